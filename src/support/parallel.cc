@@ -1,0 +1,121 @@
+#include "support/parallel.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "support/env.h"
+
+namespace lapidary {
+namespace {
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// About 50 us of pauses: longer than the gap between two products of a layer, shorter than anyone notices.
+constexpr int kSpins = 1000;
+
+}  // namespace
+
+int default_threads() {
+  if (const auto text = env("LAPIDARY_THREADS")) {
+    int threads = 0;
+    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), threads);
+    if (error == std::errc() && end == text->data() + text->size() && threads >= 1) return std::min(threads, 1024);
+  }
+  cpu_set_t mask;
+  if (sched_getaffinity(0, sizeof mask, &mask) == 0) return std::max(1, CPU_COUNT(&mask));
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+struct ThreadPool::State {
+  std::mutex busy;                      // held by the caller whose range is being worked on
+  std::atomic<std::uint64_t> round{0};  // changes when a range is ready, or at the end
+  std::atomic<int> active{0};           // helpers that have not finished the round
+  std::atomic<std::int64_t> next{0};
+  std::atomic<bool> stop{false};
+  std::int64_t count = 0, grain = 1;
+  Call call = nullptr;
+  const void* body = nullptr;
+  std::mutex sleep;
+  std::condition_variable wake;
+  std::vector<std::jthread> helpers;
+
+  void work() {
+    for (;;) {
+      const std::int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
+      if (begin >= count) return;
+      call(body, begin, std::min(begin + grain, count));
+    }
+  }
+
+  void help() {
+    std::uint64_t seen = 0;
+    for (;;) {
+      for (int i = 0; i < kSpins && round.load(std::memory_order_acquire) == seen; ++i) relax();
+      if (round.load(std::memory_order_acquire) == seen) {
+        std::unique_lock lock(sleep);
+        wake.wait(lock, [&] { return round.load(std::memory_order_acquire) != seen; });
+      }
+      seen = round.load(std::memory_order_acquire);
+      if (stop.load(std::memory_order_relaxed)) return;
+      work();
+      active.fetch_sub(1, std::memory_order_release);
+    }
+  }
+
+  void announce() {
+    {
+      const std::lock_guard lock(sleep);
+      round.fetch_add(1, std::memory_order_release);
+    }
+    wake.notify_all();
+  }
+};
+
+ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
+  for (int i = 1; i < threads; ++i) state_->helpers.emplace_back([state = state_.get()] { state->help(); });
+}
+
+ThreadPool::~ThreadPool() {
+  state_->stop = true;
+  state_->announce();
+}
+
+int ThreadPool::threads() const { return static_cast<int>(state_->helpers.size()) + 1; }
+
+void ThreadPool::run(std::int64_t count, std::int64_t grain, Call call, const void* body) {
+  grain = std::max<std::int64_t>(1, grain);
+  std::unique_lock busy(state_->busy, std::try_to_lock);
+  if (count <= grain || state_->helpers.empty() || !busy.owns_lock()) {
+    for (std::int64_t begin = 0; begin < count; begin += grain) call(body, begin, std::min(begin + grain, count));
+    return;
+  }
+  state_->count = count;
+  state_->grain = grain;
+  state_->call = call;
+  state_->body = body;
+  state_->next.store(0, std::memory_order_relaxed);
+  state_->active.store(static_cast<int>(state_->helpers.size()), std::memory_order_relaxed);
+  state_->announce();
+  state_->work();
+  for (int i = 0; state_->active.load(std::memory_order_acquire) != 0; ++i) {
+    if (i < kSpins) relax(); else std::this_thread::yield();
+  }
+}
+
+ThreadPool& shared_pool() {
+  static ThreadPool pool(default_threads());
+  return pool;
+}
+
+}  // namespace lapidary

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "backends/backend.h"
+#include "lapidary/problem.h"
+#include "support/result.h"
+
+namespace lapidary::worker {
+
+/// Called at the beginning of every step that may take a while; the words name it ("reference rows 8/64").
+using Beat = std::function<void(std::string_view step)>;
+
+/// The checks a finalist goes through; each can be switched off in tests, to show that none is idle.
+enum class Check : std::uint32_t {
+  guards = 1 << 0,       ///< nothing written before, after or between the rows of an operand or the workspace
+  fill = 1 << 1,         ///< D holds NaN before every run, so that an unwritten element shows
+  inputs = 1 << 2,       ///< inputs are unchanged after a run
+  exact = 1 << 3,        ///< small integers: sampled rows and columns bit for bit
+  whole = 1 << 4,        ///< small integers: all of D, by Freivalds or against a proved unfused pair
+  numeric = 1 << 5,      ///< random inputs: sampled rows and columns within the derived bound
+  position = 1 << 6,     ///< NaN and infinity land where they should, and only there
+  repeat = 1 << 7,       ///< three runs agree bit for bit (unless the problem admits nondeterminism)
+  zero_factor = 1 << 8,  ///< what only a product with a zero scalar reads is not read
+  leak = 1 << 9,         ///< repeated runs do not keep memory
+};
+inline constexpr std::uint32_t kAllChecks = (1u << 10) - 1;
+std::string_view name(Check check);
+
+struct VerifyOptions {
+  std::uint64_t seed = 1;
+  std::uint32_t checks = kAllChecks;
+  Beat beat;
+};
+
+struct Verdict {
+  bool passed = false;
+  std::string check;   ///< the check that failed
+  std::string reason;  ///< first bad element, seed: one line
+};
+
+/// Proves kernels of one problem: data and expected results are made once and serve all candidates.
+class Verifier {
+ public:
+  /// `problem` is checked. The reference needs its own memory: `resource_limit` when there is none.
+  static Result<Verifier> make(const GemmProblem& problem, VerifyOptions options);
+  Verifier(Verifier&&) noexcept;
+  ~Verifier();
+  /// An error is the candidate's own (its run failed); a wrong result is a Verdict.
+  Result<Verdict> verify(const backends::Executable& executable);
+
+ private:
+  struct State;
+  explicit Verifier(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lapidary::worker
