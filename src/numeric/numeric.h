@@ -4,23 +4,26 @@
 
 #include "lapidary/numeric.h"
 
-// Bits, rounding and ranges of the narrow types. Everything rounds to nearest, ties to even, and subnormals
-// are kept. Sources: IEEE 754-2019 (f16, f32); "FP8 Formats for Deep Learning" (Micikevicius et al., 2022) for
-// e4m3 (no infinity, S.1111.111 is NaN, largest 448) and e5m2 (IEEE-like, largest 57344).
+// Bits, rounding and ranges of the narrow types. Everything rounds to nearest, ties to even, and
+// subnormals are kept. Sources: IEEE 754-2019 (f16, f32); "FP8 Formats for Deep Learning"
+// (Micikevicius et al., 2022) for e4m3 (no infinity, S.1111.111 is NaN, largest 448) and e5m2
+// (IEEE-like, largest 57344).
 namespace lapidary::numeric {
 
-/// What a finite value beyond the largest finite one becomes: f16 and bf16 stores give infinity, fp8 stores
-/// of ours saturate (contract of epilogue stores).
+/// What a finite value beyond the largest finite one becomes: f16 and bf16 stores give infinity,
+/// fp8 stores of ours saturate (contract of epilogue stores).
 enum class Overflow { infinity, saturate };
 
-/// The overflow rule of a store to `type` in an epilogue: saturate for e4m3 and e5m2, infinity otherwise.
+/// The overflow rule of a store to `type` in an epilogue: saturate for e4m3 and e5m2, infinity
+/// otherwise.
 Overflow store_overflow(DType type);
 
 /// The value of an element's bits (the low size_bytes(type) bytes); exact.
 float to_f32(DType type, std::uint32_t bits);
 
-/// Bits of x rounded to `type`. e4m3 has no infinity: with Overflow::infinity an overflow or infinity gives
-/// its NaN. With Overflow::saturate infinities, too, become the largest finite value. NaN stays NaN.
+/// Bits of x rounded to `type`. e4m3 has no infinity: with Overflow::infinity an overflow or
+/// infinity gives its NaN. With Overflow::saturate infinities, too, become the largest finite
+/// value. NaN stays NaN.
 std::uint32_t from_f32(DType type, float x, Overflow overflow);
 
 /// The same from float64 with a single rounding (through f32 it would round twice).
