@@ -11,8 +11,8 @@
 
 namespace lapidary {
 
-/// Fields of a kernel's configuration by name, e.g. {"tile_m": 128, "kind": "stream"}. Sorted, so that equal
-/// configs have equal texts.
+/// Fields of a kernel's configuration by name, e.g. {"tile_m": 128, "kind": "stream"}. Sorted, so
+/// that equal configs have equal texts.
 using ConfigValue = std::variant<std::int64_t, std::string>;
 using Config = std::map<std::string, ConfigValue>;
 
@@ -23,8 +23,8 @@ std::string summary(const Config& config);
 
 /// One way to compute a problem: a backend and its configuration.
 struct Candidate {
-  std::string backend;
-  Config config;
+  std::string backend{};
+  Config config{};
   auto operator<=>(const Candidate&) const = default;
 };
 
@@ -33,11 +33,11 @@ std::string text(const Candidate& candidate);
 
 /// A candidate that a backend offers for a problem, or, with a reason, why it cannot be.
 struct Offer {
-  Candidate candidate;
-  std::string refused;                ///< empty: legal
-  double predicted_us = 0;            ///< cost model, one run at full clock
+  Candidate candidate{};
+  std::string refused{};    ///< empty: legal
+  double predicted_us = 0;  ///< cost model, one run at full clock
   std::int64_t workspace_bytes = 0;
-  std::int64_t packed_bytes = 0;      ///< of constant operands, packed ahead of runs
+  std::int64_t packed_bytes = 0;  ///< of constant operands, packed ahead of runs
   bool operator==(const Offer&) const = default;
 };
 
@@ -47,12 +47,12 @@ const char* name(CandidateStatus status);
 
 /// What became of a candidate in a tune.
 struct Measurement {
-  Candidate candidate;
+  Candidate candidate{};
   CandidateStatus status = CandidateStatus::ok;
-  std::string reason;                 ///< of any status but ok
-  std::optional<double> time_us;      ///< burst median
-  double spread = 0;                  ///< median absolute deviation / median
-  std::optional<std::int64_t> registers, smem_bytes;  ///< GPU kernels only
+  std::string reason{};                                   ///< of any status but ok
+  std::optional<double> time_us{};                        ///< burst median
+  double spread = 0;                                      ///< median absolute deviation / median
+  std::optional<std::int64_t> registers{}, smem_bytes{};  ///< GPU kernels only
   std::int64_t workspace_bytes = 0, packed_bytes = 0;
   double predicted_us = 0;
   bool verified = false;
@@ -61,22 +61,22 @@ struct Measurement {
 
 /// The outcome of tuning one problem: what the store keeps.
 struct TuneResult {
-  GemmProblem problem;
-  std::optional<Measurement> winner;
-  std::optional<Measurement> fallback;   ///< the default: ranked first without measuring
-  std::vector<Measurement> candidates;   ///< all, fastest first, then refused ones
-  double tune_seconds = 0;               ///< 0 for a store hit
+  GemmProblem problem{};
+  std::optional<Measurement> winner{};
+  std::optional<Measurement> fallback{};  ///< the default: ranked first without measuring
+  std::vector<Measurement> candidates{};  ///< all, fastest first, then refused ones
+  double tune_seconds = 0;                ///< 0 for a store hit
   bool from_store = false;
   bool operator==(const TuneResult&) const = default;
 };
 
 /// What tells one device from another in keys and reports.
 struct DeviceInfo {
-  std::string id;        ///< "cpu", "cuda:0"
-  std::string name;      ///< "Intel(R) Xeon(R) ..., avx512_bf16, 2 threads"
-  std::string key;       ///< what winners depend on: model, instruction set, threads
-  int threads = 1;       ///< or SMs
-  std::int64_t cache_bytes = 0;   ///< last-level cache
+  std::string id{};              ///< "cpu", "cuda:0"
+  std::string name{};            ///< "Intel(R) Xeon(R) ..., avx512_bf16, 2 threads"
+  std::string key{};             ///< what winners depend on: model, instruction set, threads
+  int threads = 1;               ///< or SMs
+  std::int64_t cache_bytes = 0;  ///< last-level cache
   std::int64_t memory_bytes = 0;
   bool operator==(const DeviceInfo&) const = default;
 };

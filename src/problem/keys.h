@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "lapidary/problem.h"
+
+namespace lapidary::problem {
+
+/// The members of a numerics class by name.
+struct NumericsMember {
+  std::string_view name;
+  bool Numerics::* member;
+};
+inline constexpr NumericsMember kNumericsMembers[] = {
+    {"f16_acc", &Numerics::f16_acc},
+    {"fast_fp8", &Numerics::fast_fp8},
+    {"nondeterministic", &Numerics::nondeterministic},
+    {"rounded", &Numerics::rounded},
+    {"tf32", &Numerics::tf32},
+};
+
+/// The members that are set, in the order of the table.
+std::vector<std::string_view> numerics_names(const Numerics& numerics);
+
+/// `checked` without "problem: " before its message, for callers that say where the problem stands.
+Result<GemmProblem> check_keys(GemmProblem problem);
+
+}  // namespace lapidary::problem
