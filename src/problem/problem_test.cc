@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
+#include "support/files.h"
 #include "support/result.h"
 
 namespace lapidary {
@@ -20,6 +23,23 @@ TEST(Problem, CheckedFillsInAndIsIdempotent) {
   const auto again = checked(*settled);
   ASSERT_TRUE(again) << again.error();
   EXPECT_EQ(*again, *settled);
+}
+
+TEST(Suite, EveryLineOfTheSuitesRoundTrips) {
+  int lines = 0;
+  for (const auto& file : std::filesystem::directory_iterator(LAPIDARY_SOURCE_DIR "/suites")) {
+    const auto suite = suite_from_json(*read_file(file.path()), file.path().filename().string());
+    ASSERT_TRUE(suite) << suite.error();
+    for (const SuiteLine& line : suite->lines) {
+      const std::string json = text(line.problem);
+      const auto again = problem_from_json(json);
+      ASSERT_TRUE(again) << again.error() << "\n" << json;
+      EXPECT_EQ(*again, line.problem) << json;
+      EXPECT_EQ(text(*again), json);
+      ++lines;
+    }
+  }
+  EXPECT_GT(lines, 200);
 }
 
 }  // namespace
