@@ -71,11 +71,24 @@ constexpr std::uint32_t kF32Abs = 0x7fffffff, kF32Inf = 0x7f800000;
 
 // The two conversions below have no branches, so that the loops of `widen` and `narrow` vectorise.
 
+/// a > b for numbers below 2^31, where the vector units have the signed comparison alone.
+[[gnu::always_inline]] inline bool above(std::uint32_t a, std::uint32_t b) {
+  return std::int32_t(a) > std::int32_t(b);
+}
+
+/// condition ? yes : no, by masks: GCC 12 makes a branch of a `?:` around floating-point
+/// arithmetic, which may trap.
+[[gnu::always_inline]] inline std::uint32_t pick(bool condition, std::uint32_t yes,
+                                                 std::uint32_t no) {
+  const std::uint32_t mask = 0u - std::uint32_t(condition);
+  return (yes & mask) | (no & ~mask);
+}
+
 /// f16, e4m3 and e5m2 to f32: the exponent is rebased as an integer; a subnormal code is counted in
 /// units of the smallest subnormal by putting it below the mantissa of a power of two and taking
 /// that away again.
 template <const Format& F>
-inline float widen_bits(std::uint32_t code) {
+[[gnu::always_inline]] inline float widen_bits(std::uint32_t code) {
   constexpr int kShift = 23 - F.mantissa_bits;
   constexpr std::uint32_t kAbs = (1u << F.sign_bit) - 1;
   constexpr std::uint32_t kRebase = std::uint32_t(127 - F.bias) << 23;
@@ -86,17 +99,17 @@ inline float widen_bits(std::uint32_t code) {
                                    << 23;  // 2^(1-bias), the smallest normal
   const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(
       std::bit_cast<float>(magnitude + kMagic) - std::bit_cast<float>(kMagic));
-  std::uint32_t bits = magnitude < (1u << 23) ? subnormal : normal;
+  std::uint32_t bits = pick(above(1u << 23, magnitude), subnormal, normal);
   // Beyond the largest finite code stand infinity and the NaNs; e4m3 has only its NaN there.
   const std::uint32_t special = magnitude | kF32Inf | (F.overflow == F.nan ? 0x400000 : 0);
-  bits = (code & kAbs) > F.max_finite ? special : bits;
+  bits = pick(above(code & kAbs, F.max_finite), special, bits);
   return std::bit_cast<float>(bits | sign);
 }
 
 /// f32 to f16, e4m3 and e5m2, one rounding. Normal results round as integers; for subnormal ones an
 /// addition whose unit in the last place is the smallest subnormal does it.
 template <const Format& F>
-inline std::uint32_t narrow_bits(float x, std::uint32_t overflow) {
+[[gnu::always_inline]] inline std::uint32_t narrow_bits(float x, std::uint32_t overflow) {
   constexpr int kShift = 23 - F.mantissa_bits;
   constexpr std::uint32_t kRebase = std::uint32_t(127 - F.bias) << 23;
   constexpr std::uint32_t kMinNormal = std::uint32_t(127 - F.bias + 1) << 23;
@@ -109,29 +122,31 @@ inline std::uint32_t narrow_bits(float x, std::uint32_t overflow) {
   const std::uint32_t subnormal =
       std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + std::bit_cast<float>(kMagic)) -
       kMagic;
-  std::uint32_t code = magnitude < kMinNormal ? subnormal : normal;
-  code = code > F.max_finite ? overflow : code;
-  code = magnitude > kF32Inf ? F.nan : code;
+  std::uint32_t code = pick(above(kMinNormal, magnitude), subnormal, normal);
+  code = pick(above(code, F.max_finite), overflow, code);
+  code = pick(above(magnitude, kF32Inf), F.nan, code);
   return code | sign;
 }
 
-inline std::uint32_t narrow_bf16(float x, std::uint32_t overflow) {
+[[gnu::always_inline]] inline std::uint32_t narrow_bf16(float x, std::uint32_t overflow) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t magnitude = bits & kF32Abs;
   std::uint32_t code = (magnitude + 0x7fff + (magnitude >> 16 & 1)) >> 16;
-  code = code > kBf16.max_finite ? overflow : code;
-  code = magnitude > kF32Inf ? (magnitude >> 16 | 0x40) : code;
+  code = pick(above(code, kBf16.max_finite), overflow, code);
+  code = pick(above(magnitude, kF32Inf), magnitude >> 16 | 0x40, code);
   return code | (bits >> 16 & 0x8000);
 }
 
 template <class T, class Convert>
-void each(const void* from, std::int64_t count, float* to, Convert convert) {
+[[gnu::always_inline]] inline void each(const void* from, std::int64_t count, float* to,
+                                        Convert convert) {
   const T* codes = static_cast<const T*>(from);
   for (std::int64_t i = 0; i < count; ++i) to[i] = convert(codes[i]);
 }
 
 template <class T, class Convert>
-void each(const float* from, std::int64_t count, void* to, Convert convert) {
+[[gnu::always_inline]] inline void each(const float* from, std::int64_t count, void* to,
+                                        Convert convert) {
   T* codes = static_cast<T*>(to);
   for (std::int64_t i = 0; i < count; ++i) codes[i] = static_cast<T>(convert(from[i]));
 }
@@ -250,7 +265,13 @@ void store_f64(DType type, void* base, std::int64_t i, double x) {
   store_bits(type, base, i, from_f64(type, x, store_overflow(type)));
 }
 
-void widen(DType type, const void* from, std::int64_t count, float* to) {
+namespace {
+
+// The loops stand once and are compiled twice, for any x86-64 and for AVX2: no flag of ours decides
+// what a user's machine has. They must be inlined for that.
+
+[[gnu::always_inline]] inline void widen_row(DType type, const void* from, std::int64_t count,
+                                             float* to) {
   using u8 = std::uint8_t;
   using u16 = std::uint16_t;
   switch (type) {
@@ -269,24 +290,64 @@ void widen(DType type, const void* from, std::int64_t count, float* to) {
   }
 }
 
-void narrow(DType type, const float* from, std::int64_t count, void* to) {
-  const std::uint32_t beyond = overflow_code(type, store_overflow(type));
+[[gnu::always_inline]] inline void narrow_row(DType type, const float* from, std::int64_t count,
+                                              void* to) {
+  using u8 = std::uint8_t;
+  using u16 = std::uint16_t;
   switch (type) {
     case DType::f32:
       if (count > 0) std::memcpy(to, from, std::size_t(count) * 4);
       return;
     case DType::bf16:
-      return each<std::uint16_t>(from, count, to, [=](float x) { return narrow_bf16(x, beyond); });
+      return each<u16>(from, count, to, [](float x) { return narrow_bf16(x, kBf16.overflow); });
     case DType::f16:
-      return each<std::uint16_t>(from, count, to,
-                                 [=](float x) { return narrow_bits<kF16>(x, beyond); });
+      return each<u16>(from, count, to,
+                       [](float x) { return narrow_bits<kF16>(x, kF16.overflow); });
     case DType::e4m3:
-      return each<std::uint8_t>(from, count, to,
-                                [=](float x) { return narrow_bits<kE4m3>(x, beyond); });
+      return each<u8>(from, count, to,
+                      [](float x) { return narrow_bits<kE4m3>(x, kE4m3.max_finite); });
     case DType::e5m2:
-      return each<std::uint8_t>(from, count, to,
-                                [=](float x) { return narrow_bits<kE5m2>(x, beyond); });
+      return each<u8>(from, count, to,
+                      [](float x) { return narrow_bits<kE5m2>(x, kE5m2.max_finite); });
   }
+}
+
+#if defined(__x86_64__)
+[[gnu::target("avx2")]] void widen_avx2(DType type, const void* from, std::int64_t count,
+                                        float* to) {
+  widen_row(type, from, count, to);
+}
+[[gnu::target("avx2")]] void narrow_avx2(DType type, const float* from, std::int64_t count,
+                                         void* to) {
+  narrow_row(type, from, count, to);
+}
+bool has_avx2() {
+  static const bool has = __builtin_cpu_supports("avx2") != 0;
+  return has;
+}
+#endif
+
+}  // namespace
+
+void widen(DType type, const void* from, std::int64_t count, float* to) {
+#if defined(__x86_64__)
+  if (has_avx2()) return widen_avx2(type, from, count, to);
+#endif
+  detail::widen_anywhere(type, from, count, to);
+}
+
+void narrow(DType type, const float* from, std::int64_t count, void* to) {
+#if defined(__x86_64__)
+  if (has_avx2()) return narrow_avx2(type, from, count, to);
+#endif
+  detail::narrow_anywhere(type, from, count, to);
+}
+
+void detail::widen_anywhere(DType type, const void* from, std::int64_t count, float* to) {
+  widen_row(type, from, count, to);
+}
+void detail::narrow_anywhere(DType type, const float* from, std::int64_t count, void* to) {
+  narrow_row(type, from, count, to);
 }
 
 double max_finite(DType type) { return to_f32(type, format(type).max_finite); }

@@ -38,9 +38,16 @@ float load(DType type, const void* base, std::int64_t i);
 void store(DType type, void* base, std::int64_t i, float x);
 void store_f64(DType type, void* base, std::int64_t i, double x);
 
-/// A row of elements widened to f32 or narrowed from it; vectorised. No overlap.
+/// A row of elements widened to f32, or narrowed from it as an epilogue store does; vectorised. No
+/// overlap.
 void widen(DType type, const void* from, std::int64_t count, float* to);
 void narrow(DType type, const float* from, std::int64_t count, void* to);
+
+namespace detail {
+/// What `widen` and `narrow` do on a machine without AVX2; declared for tests.
+void widen_anywhere(DType type, const void* from, std::int64_t count, float* to);
+void narrow_anywhere(DType type, const float* from, std::int64_t count, void* to);
+}  // namespace detail
 
 /// Largest finite value; smallest normal and smallest subnormal value above zero.
 double max_finite(DType type);

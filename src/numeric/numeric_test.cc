@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -213,8 +214,15 @@ TEST(Numeric, ThePaths) {
     for (std::size_t i = 0; i < values.size(); ++i)
       store(type, one.data(), std::int64_t(i), values[i]);
     ASSERT_EQ(row, one) << name(type) << ": also what lies behind the row";
+    std::fill(row.begin(), row.end(), std::byte(0xa5));
+    detail::narrow_anywhere(type, values.data(), std::int64_t(values.size()), row.data());
+    ASSERT_EQ(row, one) << name(type) << ": the loops for any machine";
     std::vector<float> wide(values.size());
     widen(type, row.data(), std::int64_t(values.size()), wide.data());
+    std::vector<float> anywhere(values.size());
+    detail::widen_anywhere(type, row.data(), std::int64_t(values.size()), anywhere.data());
+    ASSERT_EQ(std::memcmp(wide.data(), anywhere.data(), wide.size() * sizeof(float)), 0)
+        << name(type);
     for (std::size_t i = 0; i < values.size(); ++i) {
       const float loaded = load(type, row.data(), std::int64_t(i));
       ASSERT_EQ(std::bit_cast<std::uint32_t>(wide[i]), std::bit_cast<std::uint32_t>(loaded))
