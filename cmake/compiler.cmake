@@ -4,6 +4,7 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 
 add_library(lapidary_flags INTERFACE)
+target_compile_definitions(lapidary_flags INTERFACE LAPIDARY_VERSION="${PROJECT_VERSION}")
 target_compile_options(lapidary_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
   -Wimplicit-fallthrough -fno-fast-math -ffp-contract=off)
 # Contraction would make results depend on the compiler's mood; kernels that want FMA say so.

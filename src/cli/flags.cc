@@ -1,0 +1,94 @@
+#include "cli/flags.h"
+
+#include <charconv>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "support/files.h"
+#include "support/text.h"
+
+namespace lapidary::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+Result<std::int64_t> whole_number(const std::string& key, const std::string& value) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error != std::errc() || end != value.data() + value.size()) {
+    return fail(ErrorCode::invalid_argument, "--{}: '{}' is no whole number that fits 64 bits", key, value);
+  }
+  return number;
+}
+
+bool is_text(const std::string& key) {
+  for (const char* name : {"layout", "a", "b", "c", "d", "scales", "epilogue"}) {
+    if (key == name) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<std::vector<SuiteLine>> lines_from_flags(const std::vector<Flag>& flags) {
+  Json gemm = {{"name", "gemm"}};
+  for (const auto& [key, value] : flags) {
+    if (key == "m") {
+      LAPIDARY_TRY(const std::vector<std::int64_t> extents, extents_from_text("--m", value));
+      gemm["m"] = extents;
+    } else if (key == "type") {
+      for (const std::string_view piece : split(value, ',')) {
+        const std::size_t equals = piece.find('=');
+        if (equals == std::string_view::npos) {
+          return fail(ErrorCode::invalid_argument, "--type: '{}' is no NAME=TYPE; for example --type bias=f32", piece);
+        }
+        gemm["types"][std::string(piece.substr(0, equals))] = std::string(piece.substr(equals + 1));
+      }
+    } else if (key == "numerics" || key == "constant" || key == "alias") {
+      for (const std::string_view piece : split(value, ',')) gemm[key].push_back(std::string(piece));
+    } else if (is_text(key)) {
+      gemm[key] = value;
+    } else {
+      LAPIDARY_TRY(const std::int64_t number, whole_number(key, value));
+      gemm[key] = number;
+    }
+  }
+  for (const char* needed : {"m", "n", "k"}) {
+    if (!gemm.contains(needed)) {
+      return fail(ErrorCode::invalid_argument,
+                  "--{} is missing; give a suite, or --m, --n and --k (for example --m 1,16 --n 6144 --k 4096)", needed);
+    }
+  }
+  const Json suite = {{"name", "flags"}, {"about", ""}, {"gemms", Json::array({gemm})}};
+  Result<Suite> parsed = suite_from_json(suite.dump(-1, ' ', false, Json::error_handler_t::replace), "");
+  if (!parsed) {
+    // The flags are no file: what the suite reader says of places in one would only puzzle.
+    Error error = parsed.error();
+    constexpr std::string_view kPlace = "gemms[0] (gemm): ";
+    if (const std::size_t at = error.message.find(kPlace); at != std::string::npos) error.message.erase(0, at + kPlace.size());
+    return error;
+  }
+  return std::move(parsed->lines);
+}
+
+Result<std::vector<SuiteLine>> lines_from_suite(const std::string& name) {
+  std::vector<fs::path> places = {name};
+  if (name.find('/') == std::string::npos) {
+    std::error_code ignored;
+    const fs::path bin = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+    const std::string file = name.ends_with(".json") ? name : name + ".json";
+    // In a bundle, in an installation, in a build folder of the sources.
+    for (const char* folder : {"../suites", "../share/lapidary/suites", "../../../suites"}) places.push_back(bin / folder / file);
+  }
+  for (const fs::path& place : places) {
+    std::error_code ignored;
+    if (!fs::is_regular_file(place, ignored)) continue;
+    LAPIDARY_TRY(const std::string json, read_file(place));
+    LAPIDARY_TRY(Suite suite, suite_from_json(json, place.filename().string()));
+    return std::move(suite.lines);
+  }
+  return fail(ErrorCode::invalid_argument, "suite '{}' is no file, and no suite of that name comes with lapidary", name);
+}
+
+}  // namespace lapidary::cli

@@ -1,0 +1,29 @@
+#include "cli/session.h"
+
+#include "support/env.h"
+
+namespace lapidary::cli {
+
+std::filesystem::path store_path(const Common& common) {
+  return common.store.empty() ? store::default_path() : std::filesystem::path(common.store);
+}
+
+Result<Session> open_session(const Common& common, bool store_needed) {
+  const std::string device = !common.device.empty() ? common.device : env("LAPIDARY_DEVICE").value_or("cpu");
+  if (device != "cpu") {
+    return fail(ErrorCode::invalid_argument, "--device: '{}' is no device of this build; use cpu", device);
+  }
+  Session session;
+  LAPIDARY_TRY(session.store, store::open_sqlite(store_path(common), {.fall_back = !store_needed}));
+  LAPIDARY_TRY(const std::filesystem::path program, worker::find_worker(common.worker));
+  session.progress = std::make_unique<ProgressLine>(common.quiet);
+  session.worker = std::make_unique<worker::Client>(worker::ClientOptions{
+      .program = program,
+      .extra_env = {},
+      .on_beat = [line = session.progress.get()](std::string_view step) { line->step(step); },
+      .cancelled = interrupted,
+  });
+  return session;
+}
+
+}  // namespace lapidary::cli
