@@ -174,14 +174,17 @@ std::string index_text(Axes axes) {
 }
 
 std::string usage(std::string_view function) {
-  if (function == "cast") return "cast(x, bf16)";
-  switch (arity(functions().at(function))) {
-    case 1:
-      return fmt::format("{}(x)", function);
-    case 2:
-      return fmt::format("{}(x, y)", function);
+  switch (const EpilogueOp op = functions().at(function); op) {
+    case EpilogueOp::cast:
+      return "cast(x, bf16)";
+    case EpilogueOp::clamp:
+      return "clamp(x, lo, hi)";
+    case EpilogueOp::select:
+      return "select(cond, a, b)";
+    case EpilogueOp::leaky_relu:
+      return "leaky_relu(x, slope)";
     default:
-      return fmt::format("{}(x, y, z)", function);
+      return fmt::format("{}({})", function, arity(op) == 1 ? "x" : "x, y");
   }
 }
 
@@ -196,19 +199,19 @@ class Parser {
     while (here().kind != TokenKind::end) {
       LAPIDARY_TRY_STATUS(assignment());
       if (here().kind == TokenKind::end) break;
-      if (!take(";"))
-        return at_here(
-            fmt::format("expected ';' or the end after an assignment, found {}", quoted(here())));
+      if (!take(";")) {
+        return at_here(fmt::format("expected ';' or the end after an assignment, found {}{}",
+                                   quoted(here()), is(here(), "=") ? "; equality is '=='" : ""));
+      }
     }
     for (std::size_t i = 0; i < result_.assignments.size(); ++i) {
       const EpilogueAssignment& made = result_.assignments[i];
       if (!made.output && !used_[i]) {
         return error_at(
             program_, places_[i],
-            fmt::format(
-                "intermediate '{0}' is never used; use it, or make it an output with an index: "
-                "{0}[m,n]",
-                made.name));
+            fmt::format("intermediate '{0}' is never used; use it, or make it an output with an "
+                        "index: {0}{1}",
+                        made.name, index_text(made.axes == Axes::none ? Axes::mn : made.axes)));
       }
     }
     const auto is_d = [](const EpilogueAssignment& made) { return made.name == "d"; };
@@ -524,6 +527,12 @@ class Parser {
     if (function == "sum") return alone();
     const auto found = functions().find(function);
     if (found == functions().end()) {
+      if (!reserved(function).empty() || function == "d" || inputs_.contains(function) ||
+          assignment_named(function) >= 0) {
+        return error_at(
+            program_, after(1).at,
+            fmt::format("'{}' is a value and no function; put an operator before '('", function));
+      }
       std::vector<std::string_view> known{"sum"};
       for (const auto& [name, op] : functions()) known.push_back(name);
       const std::string hint = did_you_mean(function, known);
@@ -614,9 +623,10 @@ class Parser {
             "'{}' is the result of a reduction, which is not usable in the same program", name));
       }
       if (made.output) {
-        return wrong(fmt::format(
-            "output '{}' cannot be read back; keep the value in an intermediate: h = ...; {}{} = h",
-            name, name, index_text(made.axes)));
+        return wrong(
+            fmt::format("output '{0}' cannot be read back; keep the value in an intermediate: {1} "
+                        "= ...; {0}{2} = {1}",
+                        name, name == "h" ? "t" : "h", index_text(made.axes)));
       }
       if (axes)
         return error_at(program_, index_at,

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "problem/testing_random.h"
 #include "support/files.h"
 #include "support/result.h"
 
@@ -23,6 +24,28 @@ TEST(Problem, CheckedFillsInAndIsIdempotent) {
   const auto again = checked(*settled);
   ASSERT_TRUE(again) << again.error();
   EXPECT_EQ(*again, *settled);
+}
+
+TEST(Problem, TextReadsBackToAnEqualProblem) {
+  int aliased = 0, batched = 0, gated = 0;
+  for (std::uint64_t seed = 0; seed < 5000; ++seed) {
+    const GemmProblem p = problem::random_problem(seed);
+    const std::string json = text(p);
+    const auto again = problem_from_json(json);
+    ASSERT_TRUE(again) << "seed " << seed << ": " << again.error() << "\n" << json;
+    ASSERT_EQ(*again, p) << "seed " << seed << "\n" << json << "\n" << text(*again);
+    ASSERT_EQ(text(*again), json) << "seed " << seed;
+    const auto twice = checked(p);
+    ASSERT_TRUE(twice) << twice.error();
+    ASSERT_EQ(*twice, p) << "seed " << seed << "\n" << json;
+    ASSERT_EQ(operands(*twice), operands(p));
+    aliased += !p.alias.empty();
+    batched += p.batch > 1;
+    gated += p.epilogue.gated;
+  }
+  EXPECT_GT(aliased, 50);
+  EXPECT_GT(batched, 500);
+  EXPECT_GT(gated, 200);
 }
 
 TEST(Suite, EveryLineOfTheSuitesRoundTrips) {
