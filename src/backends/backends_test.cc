@@ -41,6 +41,11 @@ constexpr Case kCases[] = {
     {"gated, row scales", R"j({"m":6,"n":20,"k":30,"d":"f32","scales":"row","epilogue":"d = gate * up"})j"},
     {"residual and bias", R"j({"m":6,"n":140,"k":30,"epilogue":"d = 2 * acc + bias[n] - c[m,n] + row[m]"})j"},
     {"reductions", R"j({"m":130,"n":300,"k":5,"epilogue":"d = acc; s[m] = sum(acc, n); t[n] = max(acc, m); u = min(acc)"})j"},
+    {"chunks with tails", R"j({"m":300,"n":600,"k":9,"a":"bf16","b":"bf16","epilogue":"d = acc + bias[n]; s[m] = sum(acc, n)"})j"},
+    {"constant B, nn", R"j({"m":5,"n":600,"k":90,"a":"bf16","b":"bf16","layout":"nn","constant":["b"]})j"},
+    {"constant fp8 B, nt, batch", R"j({"m":5,"n":300,"k":90,"a":"e4m3","b":"e4m3","batch":2,"constant":["b"]})j"},
+    {"a chain of post-ops", R"j({"m":5,"n":30,"k":9,"a":"bf16","b":"bf16","d":"f32","epilogue":"d = clamp(relu((acc + bias[n]) * 2 - c[m,n]), 1, 7)"})j"},
+    {"a residual of D's type", R"j({"m":5,"n":30,"k":9,"a":"bf16","b":"bf16","epilogue":"d = row[m] + relu(acc) * c[m,n]"})j"},
     {"two outputs, select", R"j({"m":6,"n":14,"k":30,"epilogue":"h[m,n] = acc; d = select(acc > 0, acc, 3)"})j"},
 };
 
@@ -59,6 +64,7 @@ double evaluate(const Epilogue& e, int index, const std::vector<double>& leaves_
     case EpilogueOp::sub: return arg(0) - arg(1);
     case EpilogueOp::mul: return arg(0) * arg(1);
     case EpilogueOp::gt: return arg(0) > arg(1) ? 1 : 0;
+    case EpilogueOp::clamp: return std::min(std::max(arg(0), arg(1)), arg(2));
     case EpilogueOp::relu: return std::max(0.0, arg(0));
     case EpilogueOp::select: return arg(0) != 0 ? arg(1) : arg(2);
     default: ADD_FAILURE() << "the test does not know " << static_cast<int>(node.op); return 0;
