@@ -67,7 +67,7 @@ int run_bench(const BenchArguments& arguments) {
     return kUsage;
   }
   const auto start = std::chrono::steady_clock::now();
-  tuner::TuneOptions options{.rounds = arguments.tune.rounds, .seed = arguments.tune.seed, .progress = {}, .cancelled = interrupted};
+  tuner::TuneOptions options{.rounds = arguments.tune.rounds, .seed = arguments.tune.seed, .cancelled = interrupted};
   BenchSummary bench{.against = arguments.against, .lines = {}};
   int code = kOk;
   for (std::size_t i = 0; i < arguments.tune.lines.size() && !interrupted(); ++i) {

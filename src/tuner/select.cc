@@ -38,8 +38,8 @@ std::optional<std::size_t> select(const std::vector<Measurement>& measured) {
 void order_rows(std::vector<Measurement>& rows) {
   const auto status_rank = [](CandidateStatus status) {
     switch (status) {
-      case CandidateStatus::ok: return 0;
-      case CandidateStatus::slow: return 1;
+      case CandidateStatus::ok:
+      case CandidateStatus::slow: return 0;
       case CandidateStatus::wrong: return 2;
       case CandidateStatus::failed: return 3;
       case CandidateStatus::refused: return 4;

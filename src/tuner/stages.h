@@ -45,7 +45,7 @@ void refuse(std::vector<Offer>& offers, const GemmProblem& problem, const TuneOp
 
 /// Legal offers, best predicted first; ties by candidate. The first is the default.
 struct Ranked {
-  std::vector<Offer> chosen;       ///< to be measured: the best and the explored
+  std::vector<Offer> chosen;       ///< to be measured: the best, every backend's best, the explored
   std::vector<Offer> passed_over;  ///< legal, but left out
 };
 Ranked rank(const std::vector<Offer>& offers, const TuneOptions& options);
@@ -59,12 +59,17 @@ Result<std::vector<Measurement>> measure(const std::vector<Offer>& chosen, const
 /// judged. Wrong ones get their status and reason.
 Status verify(std::vector<Measurement>& measured, const Probe& probe, const Budget& budget, const TuneOptions& options);
 
-/// The winner among the proved: index into `measured`, whose first row is the default; empty when none is proved.
+/// measure and verify, again without the wrong ones as long as right ones dropped out behind a wrong one.
+Result<std::vector<Measurement>> race(std::vector<Offer> chosen, const Probe& probe, const Budget& budget,
+                                      const TuneOptions& options);
+
+/// The winner among the proved: index into `measured`, whose first row is the default (the best ranked
+/// that is not out); empty when none is proved.
 /// The default keeps its place unless beaten by more than the noise (max of 0.5 % and twice the spread); among
 /// those within the noise of the fastest the smallest workspace wins, then the smallest candidate.
 std::optional<std::size_t> select(const std::vector<Measurement>& measured);
 
-/// Fastest first, then those without a time, in the order ok, slow, wrong, failed, refused.
+/// Fastest first, then those without a time: not measured, wrong, failed, refused.
 void order_rows(std::vector<Measurement>& rows);
 
 }  // namespace lapidary::tuner

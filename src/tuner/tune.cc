@@ -56,8 +56,7 @@ Result<TuneResult> tune(const GemmProblem& problem, const Tools& tools, const Tu
                        if (!put) log(LogLevel::warning, "store: {}", put.error().message);
                      });
   const Probe probe = worker.probe();
-  LAPIDARY_TRY(result.candidates, measure(ranked.chosen, probe, budget, options));
-  LAPIDARY_TRY_STATUS(verify(result.candidates, probe, budget, options));
+  LAPIDARY_TRY(result.candidates, race(ranked.chosen, probe, budget, options));
   const std::optional<std::size_t> winner = select(result.candidates);
   if (winner) result.winner = result.candidates[*winner];
   if (!result.candidates.empty()) result.fallback = result.candidates.front();

@@ -22,7 +22,7 @@ struct Progress {
 
 struct TuneOptions {
   double budget_s = 0;          ///< for this problem; 0: none
-  int keep = 10;                ///< best-ranked candidates that are measured
+  int keep = 10;                ///< best-ranked candidates that are measured, and every backend's best
   int explore = 2;              ///< and so many more from the rest, spread evenly
   int rounds = 9;               ///< replays of a finalist, at least 7
   double replay_us = 2000;      ///< a replay runs as often as fits in this
@@ -31,8 +31,8 @@ struct TuneOptions {
   std::uint64_t seed = 1;       ///< of operands and of verification
   bool retune = false;          ///< ignore what is stored
   bool replay_only = false;     ///< never measure: a miss is an error
-  std::function<void(const Progress&)> progress;
-  std::function<bool()> cancelled;
+  std::function<void(const Progress&)> progress = {};
+  std::function<bool()> cancelled = {};
 };
 
 /// What a tune works with; borrowed.
