@@ -6,7 +6,8 @@ endif()
 add_library(lapidary_flags INTERFACE)
 target_compile_definitions(lapidary_flags INTERFACE LAPIDARY_VERSION="${PROJECT_VERSION}")
 target_compile_options(lapidary_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
-  -Wimplicit-fallthrough -fno-fast-math -ffp-contract=off)
+  -Wimplicit-fallthrough -Wno-missing-field-initializers -fno-fast-math -ffp-contract=off)
+# Designated initialisers leave out what has a default: that is their point, not a mistake.
 # Contraction would make results depend on the compiler's mood; kernels that want FMA say so.
 if(LAPIDARY_WERROR)
   target_compile_options(lapidary_flags INTERFACE -Werror)
