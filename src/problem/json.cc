@@ -44,7 +44,9 @@ class Builder {
   bool end_array() { return close(); }
   bool key(std::string& name) {
     if (!keys_.back().insert(name).second) {
-      error = fmt::format("key {} stands twice in one object; keep one", json_quoted(name));
+      const std::string quoted = json_quoted(name);
+      error = fmt::format("key '{}': stands twice in one object; keep one",
+                          quoted.substr(1, quoted.size() - 2));
       return false;
     }
     key_ = std::move(name);

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "lapidary/problem.h"
+#include "support/result.h"
 
 namespace lapidary::problem {
 
@@ -25,5 +27,17 @@ std::vector<std::string_view> numerics_names(const Numerics& numerics);
 
 /// `checked` without "problem: " before its message, for callers that say where the problem stands.
 Result<GemmProblem> check_keys(GemmProblem problem);
+
+/// The text with '?' for every control character: names in messages come from files, and a terminal
+/// would obey.
+std::string printable(std::string text);
+
+/// "key 'lda': 15 is less than ..."
+template <class... Args>
+Error key_error(std::string_view key, fmt::format_string<Args...> what, Args&&... args) {
+  return {
+      ErrorCode::invalid_argument,
+      printable(fmt::format("key '{}': {}", key, fmt::format(what, std::forward<Args>(args)...)))};
+}
 
 }  // namespace lapidary::problem

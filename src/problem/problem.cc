@@ -13,6 +13,8 @@
 namespace lapidary {
 namespace {
 
+using problem::key_error;
+
 constexpr std::int64_t kMaxExtent = std::int64_t(1) << 40;
 constexpr std::int64_t kMaxBytes = std::int64_t(1) << 62;  // of one operand
 
@@ -22,12 +24,6 @@ std::int64_t bounded_product(std::int64_t a, std::int64_t b) {
 }
 std::int64_t bounded_sum(std::int64_t a, std::int64_t b) {
   return a > kMaxBytes - std::min(b, kMaxBytes) ? std::numeric_limits<std::int64_t>::max() : a + b;
-}
-
-template <class... Args>
-Error key_error(std::string_view key, fmt::format_string<Args...> what, Args&&... args) {
-  return fail(ErrorCode::invalid_argument, "key '{}': {}", key,
-              fmt::format(what, std::forward<Args>(args)...));
 }
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -410,6 +406,14 @@ std::vector<std::string_view> numerics_names(const Numerics& numerics) {
     if (numerics.*member) names.push_back(name);
   }
   return names;
+}
+
+std::string printable(std::string text) {
+  for (char& c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) c = '?';
+  }
+  return text;
 }
 
 Result<GemmProblem> check_keys(GemmProblem p) {

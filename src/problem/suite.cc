@@ -14,15 +14,11 @@
 namespace lapidary {
 namespace {
 
+using problem::key_error;
+
 using problem::JsonValue;
 using problem::shown;
 using Kind = JsonValue::Kind;
-
-template <class... Args>
-Error key_error(std::string_view key, fmt::format_string<Args...> what, Args&&... args) {
-  return fail(ErrorCode::invalid_argument, "key '{}': {}", key,
-              fmt::format(what, std::forward<Args>(args)...));
-}
 
 /// The same error with the place before it.
 Error within_place(const std::string& place, const Error& error) {
@@ -87,13 +83,36 @@ constexpr GemmLayout kLayouts[] = {GemmLayout::nt, GemmLayout::nn, GemmLayout::t
 constexpr ScaleMode kScaleModes[] = {ScaleMode::none, ScaleMode::tensor, ScaleMode::row,
                                      ScaleMode::block};
 
+constexpr std::size_t kMaxExtents = 65536;
+
+Result<std::vector<std::int64_t>> extents_from_json(std::string_view key, const JsonValue& value) {
+  if (value.is(Kind::string)) return extents_from_text(key, value.string);
+  std::vector<std::int64_t> out;
+  if (!value.is(Kind::array)) {
+    if (!value.is(Kind::integer)) {
+      return key_error(key, "{} is no extent; write 16, [1, 16] or \"8:4096:8\"", shown(value));
+    }
+    return std::vector<std::int64_t>{value.integer};
+  }
+  if (value.items.empty()) return key_error(key, "the list is empty; name at least one extent");
+  if (value.items.size() > kMaxExtents)
+    return key_error(key, "the list has {} extents; at most {} are allowed", value.items.size(),
+                     kMaxExtents);
+  for (const JsonValue& item : value.items) {
+    LAPIDARY_TRY(out.emplace_back(), integer(key, item));
+  }
+  return out;
+}
+
 /// What reading the keys of one problem gathers before it is put together: some keys depend on
 /// others.
 struct Draft {
-  GemmProblem problem;
-  std::optional<DType> a, b;
-  std::optional<std::string> epilogue;
-  std::set<std::string, std::less<>> seen;
+  GemmProblem problem{};
+  std::optional<DType> a{}, b{};
+  std::optional<std::string> epilogue{};
+  std::set<std::string, std::less<>> seen{};
+  bool many_m = false;  // m may be a list or a range, as in suites; then it is in `extents`
+  std::vector<std::int64_t> extents{};
 };
 
 using Reader = std::function<Status(Draft&, std::string_view key, const JsonValue&)>;
@@ -149,7 +168,15 @@ struct Key {
 
 const std::vector<Key>& keys() {
   static const std::vector<Key> table = {
-      {"m", extent(&GemmProblem::m)},
+      {"m",
+       [](Draft& draft, std::string_view key, const JsonValue& value) -> Status {
+         if (draft.many_m) {
+           LAPIDARY_TRY(draft.extents, extents_from_json(key, value));
+         } else {
+           LAPIDARY_TRY(draft.problem.m, integer(key, value));
+         }
+         return {};
+       }},
       {"n", extent(&GemmProblem::n)},
       {"k", extent(&GemmProblem::k)},
       {"batch", extent(&GemmProblem::batch)},
@@ -241,9 +268,8 @@ Status read_key(Draft& draft, std::string_view key, const JsonValue& value) {
     known.push_back(one);
   }
   const std::string hint = did_you_mean(key, known);
-  return fail(ErrorCode::invalid_argument, "key {}: there is no such key{}",
-              problem::shown({.kind = Kind::string, .string = std::string(key)}),
-              hint.empty() ? "; docs/problems.md lists them" : hint);
+  return key_error(key, "there is no such key{}",
+                   hint.empty() ? "; docs/problems.md lists them" : hint);
 }
 
 /// Does the program have an operand or output of that name? For suites, whose defaults may speak of
@@ -303,27 +329,6 @@ Status settle(Draft& draft) {
   return {};
 }
 
-constexpr std::size_t kMaxExtents = 65536;
-
-Result<std::vector<std::int64_t>> extents_from_json(std::string_view key, const JsonValue& value) {
-  if (value.is(Kind::string)) return extents_from_text(key, value.string);
-  std::vector<std::int64_t> out;
-  if (!value.is(Kind::array)) {
-    if (!value.is(Kind::integer)) {
-      return key_error(key, "{} is no extent; write 16, [1, 16] or \"8:4096:8\"", shown(value));
-    }
-    return std::vector<std::int64_t>{value.integer};
-  }
-  if (value.items.empty()) return key_error(key, "the list is empty; name at least one extent");
-  if (value.items.size() > kMaxExtents)
-    return key_error(key, "the list has {} extents; at most {} are allowed", value.items.size(),
-                     kMaxExtents);
-  for (const JsonValue& item : value.items) {
-    LAPIDARY_TRY(out.emplace_back(), integer(key, item));
-  }
-  return out;
-}
-
 }  // namespace
 
 Result<std::vector<std::int64_t>> extents_from_text(std::string_view key, std::string_view text) {
@@ -333,9 +338,9 @@ Result<std::vector<std::int64_t>> extents_from_text(std::string_view key, std::s
     const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
     if (code != std::errc() || end != digits.data() + digits.size() || value < 0) {
       return key_error(
-          key, "{} in {} is no extent; write 16, \"1,16,2048\" or \"8:4096:8\" (start:stop:step)",
-          shown({.kind = Kind::string, .string = std::string(digits)}),
-          shown({.kind = Kind::string, .string = std::string(text)}));
+          key,
+          "'{}' in '{}' is no extent; write 16, \"1,16,2048\" or \"8:4096:8\" (start:stop:step)",
+          digits, text);
     }
     return value;
   };
@@ -351,21 +356,20 @@ Result<std::vector<std::int64_t>> extents_from_text(std::string_view key, std::s
       if (step == 0) return key_error(key, "'{}' has step 0; it must be at least 1", trim(piece));
       if (stop < start)
         return key_error(key, "'{}' stops before it starts; write start:stop:step", trim(piece));
-      if (std::uint64_t(stop - start) / std::uint64_t(step) >= kMaxExtents) {
+      const auto steps =
+          static_cast<std::uint64_t>(stop - start) / static_cast<std::uint64_t>(step);
+      if (steps >= kMaxExtents) {
         return key_error(key, "'{}' has more than {} extents; take a larger step", trim(piece),
                          kMaxExtents);
       }
-      for (std::int64_t at = start;; at += step) {
-        out.push_back(at);
-        if (stop - at < step) break;  // at + step might overflow
-      }
+      for (std::uint64_t i = 0; i <= steps; ++i)
+        out.push_back(start + static_cast<std::int64_t>(i) * step);
     } else {
       return key_error(key, "'{}' has {} parts; a range is start:stop:step, like 8:4096:8",
                        trim(piece), parts.size());
     }
     if (out.size() > kMaxExtents)
-      return key_error(key, "'{}' has more than {} extents",
-                       shown({.kind = Kind::string, .string = std::string(text)}), kMaxExtents);
+      return key_error(key, "'{}' has more than {} extents; shorten it", text, kMaxExtents);
   }
   return out;
 }
@@ -385,92 +389,108 @@ Result<GemmProblem> problem_from_json(std::string_view json) {
   return parsed;
 }
 
-Result<Suite> suite_from_json(std::string_view json, std::string_view source) {
-  const std::string place = fmt::format("suite {}", source);
-  const auto wrong = [&]<class... Args>(fmt::format_string<Args...> what, Args&&... args) {
-    return fail(ErrorCode::invalid_argument, "{}: {}", place,
-                fmt::format(what, std::forward<Args>(args)...));
-  };
-  const auto read = problem::read_json(json);
-  if (!read) return within_place(place, read.error());
-  if (!read->is(Kind::object))
-    return wrong("{} is no object; a suite is {{\"name\": ..., \"gemms\": [...]}}", shown(*read));
-  static const std::vector<std::string_view> kKeys = {"name", "about", "defaults", "gemms"};
-  for (const auto& [key, value] : read->members) {
-    if (std::ranges::find(kKeys, key) == kKeys.end()) {
-      const std::string hint = did_you_mean(key, kKeys);
-      return wrong("key '{}': there is no such key{}", key,
-                   hint.empty() ? "; a suite has name, about, defaults and gemms" : hint);
+namespace {
+
+using Names = std::set<std::string, std::less<>>;
+
+/// The problems of one line, one per m. Keys that the line has itself stand for those of the
+/// defaults.
+Result<std::vector<GemmProblem>> problems_of(const JsonValue& line, const JsonValue* defaults) {
+  Draft draft{.many_m = true};
+  if (defaults != nullptr) {
+    for (const auto& [key, value] : defaults->members) {
+      if (line.find(key) == nullptr) LAPIDARY_TRY_STATUS(read_key(draft, key, value));
     }
+  }
+  Names own;
+  for (const auto& [key, value] : line.members) {
+    if (key == "name") continue;
+    own.insert(key);
+    LAPIDARY_TRY_STATUS(read_key(draft, key, value));
+  }
+  LAPIDARY_TRY_STATUS(settle(draft));
+  forget_absent(draft.problem, own);
+  std::vector<GemmProblem> problems;
+  for (const std::int64_t m : draft.extents) {
+    GemmProblem problem = draft.problem;
+    problem.m = m;
+    LAPIDARY_TRY(problems.emplace_back(), problem::check_keys(std::move(problem)));
+  }
+  return problems;
+}
+
+/// The name of line `i`, which no earlier one has.
+Result<std::string> name_of(const JsonValue& line, const Names& earlier) {
+  if (!line.is(Kind::object))
+    return fail(ErrorCode::invalid_argument, "{} is no object of keys", shown(line));
+  const JsonValue* name = line.find("name");
+  if (name == nullptr) return key_error("name", "is missing; every line has one of its own");
+  if (!name->is(Kind::string) || name->string.empty()) {
+    return key_error("name", "{} is no name; every line has one of its own", shown(*name));
+  }
+  if (earlier.contains(name->string)) {
+    return key_error("name", "{} is the name of an earlier line, too; names are unique",
+                     shown(*name));
+  }
+  return name->string;
+}
+
+/// Everything of a suite but its lines.
+Result<Suite> suite_header(const JsonValue& value) {
+  if (!value.is(Kind::object)) {
+    return fail(ErrorCode::invalid_argument,
+                "{} is no object; a suite is {{\"name\": ..., \"gemms\": [...]}}", shown(value));
+  }
+  static const std::vector<std::string_view> kKeys = {"name", "about", "defaults", "gemms"};
+  for (const auto& [key, member] : value.members) {
+    if (std::ranges::find(kKeys, key) != kKeys.end()) continue;
+    const std::string hint = did_you_mean(key, kKeys);
+    return key_error(key, "there is no such key{}",
+                     hint.empty() ? "; a suite has name, about, defaults and gemms" : hint);
   }
   Suite suite;
-  for (const auto& [key, member] :
-       {std::pair{"name", &Suite::name}, std::pair{"about", &Suite::about}}) {
-    if (const JsonValue* value = read->find(key)) {
-      auto text = word(key, *value, "llama3-8b");
-      if (!text) return within_place(place, text.error());
-      suite.*member = std::move(*text);
+  if (const JsonValue* name = value.find("name")) {
+    LAPIDARY_TRY(suite.name, word("name", *name, "llama3-8b"));
+  }
+  if (suite.name.empty()) return key_error("name", "is missing or empty; a suite has a name");
+  if (const JsonValue* about = value.find("about")) {
+    LAPIDARY_TRY(suite.about, word("about", *about, "What it holds."));
+  }
+  if (const JsonValue* defaults = value.find("defaults")) {
+    if (!defaults->is(Kind::object))
+      return key_error("defaults", "{} is no object of keys", shown(*defaults));
+    Draft draft{.many_m = true};
+    for (const auto& [key, member] : defaults->members) {
+      if (const auto read = read_key(draft, key, member); !read)
+        return within_place("defaults", read.error());
     }
   }
-  if (suite.name.empty()) return wrong("key 'name': is missing or empty; a suite has a name");
-  const JsonValue* defaults = read->find("defaults");
-  if (defaults != nullptr && !defaults->is(Kind::object)) {
-    return wrong("key 'defaults': {} is no object of keys", shown(*defaults));
-  }
-  const JsonValue* gemms = read->find("gemms");
-  if (gemms == nullptr) return wrong("key 'gemms': is missing; it is the list of problems");
+  const JsonValue* gemms = value.find("gemms");
+  if (gemms == nullptr) return key_error("gemms", "is missing; it is the list of problems");
   if (!gemms->is(Kind::array))
-    return wrong("key 'gemms': {} is no list of problems", shown(*gemms));
+    return key_error("gemms", "{} is no list of problems", shown(*gemms));
+  return suite;
+}
 
-  std::set<std::string, std::less<>> names;
-  for (std::size_t i = 0; i < gemms->items.size(); ++i) {
-    const JsonValue& line = gemms->items[i];
-    std::string here = fmt::format("{}: gemms[{}]", place, i);
-    if (!line.is(Kind::object))
-      return fail(ErrorCode::invalid_argument, "{}: {} is no object of keys", here, shown(line));
-    const JsonValue* name = line.find("name");
-    if (name == nullptr || !name->is(Kind::string) || name->string.empty()) {
-      return fail(ErrorCode::invalid_argument,
-                  "{}: key 'name': {} is no name; every line has one of its own", here,
-                  name == nullptr ? "nothing" : shown(*name));
-    }
-    here += " (" + name->string + ")";
-    if (!names.insert(name->string).second) {
-      return fail(ErrorCode::invalid_argument,
-                  "{}: key 'name': '{}' is the name of an earlier line, too; names are unique",
-                  here, name->string);
-    }
-    const auto lines = [&]() -> Status {
-      Draft draft;
-      std::vector<std::int64_t> extents;
-      const auto take = [&](std::string_view key, const JsonValue& value) -> Status {
-        if (key != "m") return read_key(draft, key, value);
-        draft.seen.emplace(key);
-        LAPIDARY_TRY(extents, extents_from_json(key, value));
-        return {};
-      };
-      if (defaults != nullptr) {
-        for (const auto& [key, value] : defaults->members) {
-          if (line.find(key) == nullptr) LAPIDARY_TRY_STATUS(take(key, value));
-        }
-      }
-      std::set<std::string, std::less<>> own;
-      for (const auto& [key, value] : line.members) {
-        if (key == "name") continue;
-        own.insert(key);
-        LAPIDARY_TRY_STATUS(take(key, value));
-      }
-      LAPIDARY_TRY_STATUS(settle(draft));
-      forget_absent(draft.problem, own);
-      for (const std::int64_t m : extents) {
-        GemmProblem problem = draft.problem;
-        problem.m = m;
-        LAPIDARY_TRY(problem, problem::check_keys(std::move(problem)));
-        suite.lines.push_back({name->string, std::move(problem)});
-      }
-      return {};
-    }();
-    if (!lines) return within_place(here, lines.error());
+}  // namespace
+
+Result<Suite> suite_from_json(std::string_view json, std::string_view source) {
+  const std::string place = fmt::format("suite {}", source);
+  const auto value = problem::read_json(json);
+  if (!value) return within_place(place, value.error());
+  auto suite = suite_header(*value);
+  if (!suite) return within_place(place, suite.error());
+  const JsonValue* defaults = value->find("defaults");
+  Names names;
+  for (const JsonValue& line : value->find("gemms")->items) {
+    std::string here = fmt::format("{}: gemms[{}]", place, names.size());
+    const auto name = name_of(line, names);
+    if (!name) return within_place(here, name.error());
+    here += problem::printable(" (" + *name + ")");
+    names.insert(*name);
+    auto problems = problems_of(line, defaults);
+    if (!problems) return within_place(here, problems.error());
+    for (GemmProblem& problem : *problems) suite->lines.push_back({*name, std::move(problem)});
   }
   return suite;
 }
