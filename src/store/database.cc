@@ -1,7 +1,9 @@
 #include "store/database.h"
 
 #include <sqlite3.h>
+#include <sys/vfs.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <thread>
@@ -240,10 +242,14 @@ Result<bool> Database::schema_is_ours() {
 
 /// The switch needs the file alone for a moment and does not wait for it. Without it the store
 /// works as well, only with more waiting.
-void Database::use_wal() {
+void Database::use(Journal journal) {
+  const bool rollback = journal == Journal::rollback;
+  // A rollback journal that is not synced before the file is written loses all at a loss of power.
+  if (rollback) (void)run("PRAGMA synchronous=FULL").has_value();
   for (int count = 0;; ++count) {
     sqlite3_stmt* raw = nullptr;
-    if (sqlite3_prepare_v2(db_, "PRAGMA journal_mode=WAL", -1, &raw, nullptr) != SQLITE_OK) return;
+    const char* sql = rollback ? "PRAGMA journal_mode=DELETE" : "PRAGMA journal_mode=WAL";
+    if (sqlite3_prepare_v2(db_, sql, -1, &raw, nullptr) != SQLITE_OK) return;
     const Statement statement(raw);
     if ((sqlite3_step(raw) & 0xff) != SQLITE_BUSY || on_busy(this, count) == 0) return;
   }
@@ -342,7 +348,16 @@ Status Database::vacuum() {
   return run("PRAGMA wal_checkpoint(TRUNCATE)");
 }
 
-Opened open_database(const fs::path& given, Access access, bool create) {
+Journal journal_for(std::uint64_t file_system) {
+  // linux/magic.h, and Lustre, GPFS, BeeGFS and Ceph from their own headers.
+  constexpr std::uint64_t kNetwork[] = {0x6969,     0x517b,     0xff534d42, 0xfe534d42,
+                                        0x01021997, 0x5346414f, 0x0bd00bd0, 0x47504653,
+                                        0x19830326, 0x00c36400, 0x65735546};
+  const auto found = std::ranges::find(kNetwork, file_system & 0xffffffff);
+  return found != std::end(kNetwork) ? Journal::rollback : Journal::log;
+}
+
+Opened open_database(const fs::path& given, Access access, bool create, Journal journal) {
   Opened opened;
   const auto unusable = [&](std::string why) {
     opened.database = nullptr;
@@ -422,7 +437,10 @@ Opened open_database(const fs::path& given, Access access, bool create) {
 
   if (opened.writable) {
     sqlite3_db_config(database.db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
-    database.use_wal();
+    if (struct statfs where; journal == Journal::automatic && ::statfs(path.c_str(), &where) == 0) {
+      journal = journal_for(static_cast<std::uint64_t>(where.f_type));
+    }
+    database.use(journal);
   } else if (access == Access::write) {
     opened.problem = "it or its folder is write-protected";
   }

@@ -22,6 +22,12 @@ inline constexpr std::uint32_t kSchemaVersion = 1;           ///< SQLite's user_
 
 enum class Access { read, write };
 
+/// How commits reach the file. The write-ahead log lets readers and a writer work at once, but
+/// needs memory that all processes share, which a network file system does not give to two hosts.
+enum class Journal { automatic, log, rollback };
+/// The one for a file system, by its `f_type` of statfs.
+Journal journal_for(std::uint64_t file_system);
+
 class Database;
 
 /// What became of opening a file.
@@ -35,7 +41,8 @@ struct Opened {
 /// Opens the file, or makes it (with its folders) when it is missing and `create`. A file that is
 /// not ours is recognised by its first hundred bytes, before SQLite may recover, check-point or
 /// lock anything.
-Opened open_database(const std::filesystem::path& path, Access access, bool create);
+Opened open_database(const std::filesystem::path& path, Access access, bool create,
+                     Journal journal = Journal::automatic);
 
 /// A connection. Not safe for threads; waits for other processes (kBusyLimit) before it gives up.
 /// Errors are `io` and say what SQLite said.
@@ -66,7 +73,7 @@ class Database {
   bool damaged() const { return damaged_; }
 
  private:
-  friend Opened open_database(const std::filesystem::path&, Access, bool);
+  friend Opened open_database(const std::filesystem::path&, Access, bool, Journal);
   class Statement;
   enum class Look { fresh, ours, other_version, foreign, busy, unreadable };
 
@@ -76,7 +83,7 @@ class Database {
   void harden();
   Status create();
   Result<bool> schema_is_ours();
-  void use_wal();
+  void use(Journal journal);
   Status run(const char* sql);
   Result<std::int64_t> number(const char* sql);
   Error error(int code);
