@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "problem/epilogue.h"
 #include "problem/json.h"
 #include "problem/testing_random.h"
 #include "support/files.h"
@@ -366,6 +367,56 @@ TEST(Suite, Extents) {
   EXPECT_EQ(extents("9223372036854775808").substr(0, 30), "key 'm': '9223372036854775808'");
   EXPECT_EQ(extents("1:2:3:4"),
             "key 'm': '1:2:3:4' has 4 parts; a range is start:stop:step, like 8:4096:8");
+}
+
+/// The contents of the fenced blocks of a document that are marked with `language`.
+std::vector<std::string> blocks(const std::string& path, const std::string& language) {
+  std::vector<std::string> found;
+  const auto document = read_file(LAPIDARY_SOURCE_DIR + path);
+  if (!document) return found;
+  std::istringstream lines(*document);
+  bool inside = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (line == "```" + language) {
+      inside = true;
+      found.emplace_back();
+    } else if (line == "```") {
+      inside = false;
+    } else if (inside) {
+      found.back() += line + "\n";
+    }
+  }
+  return found;
+}
+
+TEST(Docs, ExamplesAreLegal) {
+  const auto programs = blocks("/docs/epilogues.md", "epilogue");
+  ASSERT_EQ(programs.size(), 1u);
+  std::istringstream lines(programs[0]);
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    const auto parsed = parse_epilogue(line);
+    ASSERT_TRUE(parsed) << parsed.error();
+    EXPECT_EQ(text(*parsed), line) << "examples are canonical";
+  }
+  EXPECT_GE(count, 7);
+  const auto json = blocks("/docs/problems.md", "json");
+  ASSERT_EQ(json.size(), 2u);
+  EXPECT_TRUE(problem_from_json(json[0]));
+  const auto suite = suite_from_json(json[1], "problems.md");
+  ASSERT_TRUE(suite) << suite.error();
+  EXPECT_EQ(suite->lines.size(), 3u + 3u + 8u);
+}
+
+TEST(Docs, ListEveryFunction) {
+  const auto document = read_file(LAPIDARY_SOURCE_DIR "/docs/epilogues.md");
+  ASSERT_TRUE(document) << document.error();
+  for (int op = int(EpilogueOp::neg); op <= int(EpilogueOp::cast); ++op) {
+    const std::string name(problem::text(EpilogueOp(op)));
+    EXPECT_TRUE(document->find("`" + name + "`") != std::string::npos ||
+                document->find("`" + name + "(") != std::string::npos)
+        << name;
+  }
 }
 
 TEST(Json, BombsAndGarbage) {
