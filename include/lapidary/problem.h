@@ -38,7 +38,7 @@ enum class EpilogueOp : std::uint8_t {
 struct EpilogueNode {
   EpilogueOp op = EpilogueOp::number;
   std::array<int, 3> args{-1, -1, -1};
-  double number = 0;        ///< of a number
+  double number = 0;        ///< of a number; always an f32
   int symbol = -1;          ///< index into inputs (operand) or assignments (local)
   DType type = DType::f32;  ///< target of a cast
   Axes axes = Axes::none;   ///< the axes that the value depends on
@@ -66,6 +66,7 @@ struct EpilogueAssignment {
 };
 
 /// A checked epilogue program. Made by `parse_epilogue`; equal programs have equal canonical texts.
+/// Every node is used once, so that the nodes of an assignment are a tree in post-order.
 struct Epilogue {
   std::vector<EpilogueNode> nodes{};
   std::vector<EpilogueInput> inputs{};
@@ -96,7 +97,7 @@ enum class GemmLayout : std::uint8_t { nt, nn, tn, tt };
 enum class ScaleMode : std::uint8_t { none, tensor, row, block };
 
 /// What a kernel may do beyond f32 accumulation, f32 intermediates and determinism. Part of the
-/// problem: speed never chooses between numerics classes.
+/// problem: speed never chooses between numerics classes. docs/problems.md says what each allows.
 struct Numerics {
   bool fast_fp8 = false, tf32 = false, rounded = false, f16_acc = false, nondeterministic = false;
   bool operator==(const Numerics&) const = default;
@@ -115,22 +116,23 @@ struct GemmProblem {
   GemmLayout layout = GemmLayout::nt;
   DType a = DType::f32, b = DType::f32;
   std::optional<DType> c{}, d{};  ///< d: a's type, bf16 for fp8 inputs; c: d's type
-  std::map<std::string, DType>
-      types{};  ///< of other operands and outputs: bias d's type, the rest f32
+  /// Types of other operands and outputs by name: bias d's type, the rest f32.
+  std::map<std::string, DType> types{};
   /// Row pitches in elements of A, B, C, D as stored.
   std::int64_t lda = kDense, ldb = kDense, ldc = kDense, ldd = kDense;
-  /// Batch strides in elements by operand name (a, b, c, d or any other); 0 broadcasts an input.
+  /// Batch strides in elements by operand name (a, b, c, d or any other); 0 broadcasts an input. By
+  /// default matrices, outputs and scales have an entry each, other vectors and scalars one for
+  /// all.
   std::map<std::string, std::int64_t> strides{};
-  /// Bytes added to a 256-byte aligned base, by operand name.
+  /// Bytes added to a 256-byte aligned base, by operand name; below 4096.
   std::map<std::string, std::int64_t> offsets{};
   ScaleMode scales = ScaleMode::none;
   Numerics numerics{};
-  Epilogue epilogue{};  ///< empty: d = acc
-  std::vector<std::string>
-      constant{};                    ///< operands whose contents stay the same between runs, sorted
-  std::vector<std::string> alias{};  ///< pairs that may share memory: "c=d", sorted
-  std::int64_t workspace = 64 << 20;  ///< bytes
-  std::optional<int> sms{};           ///< limit of SMs (of threads on a CPU); all when empty
+  Epilogue epilogue{};                  ///< empty: d = acc
+  std::vector<std::string> constant{};  ///< inputs that stay the same between runs, sorted
+  std::vector<std::string> alias{};     ///< pairs that may share memory: "c=d", sorted
+  std::int64_t workspace = 64 << 20;    ///< bytes
+  std::optional<int> sms{};             ///< limit of SMs (of threads on a CPU); all when empty
   bool operator==(const GemmProblem&) const = default;
 };
 
@@ -146,8 +148,8 @@ std::string text(const GemmProblem& problem);
 /// "m=16 n=6144 k=4096 bf16*bf16->bf16 nt: d = acc": for people.
 std::string summary(const GemmProblem& problem);
 
-/// A problem from its JSON keys; every unknown key is an error. A list or range of m is one too:
-/// see `problems`.
+/// A checked problem from its JSON keys (docs/problems.md); every unknown key is an error, and so
+/// is a list or range of m, which suites alone have.
 Result<GemmProblem> problem_from_json(std::string_view json);
 
 /// Columns of D: n, or n / 2 for a gated program.
@@ -164,9 +166,8 @@ struct OperandSpec {
   DType type = DType::f32;
   Axes axes = Axes::mn;  ///< of an epilogue operand or output; mn for a and b
   bool output = false;
-  std::int64_t rows = 0,
-               cols =
-                   0;  ///< as stored: tn's A has k rows and m columns; [n] is 1 row, [m] is 1 row
+  /// As stored: tn's A has k rows of m. Vectors are one row, scalars 1 x 1.
+  std::int64_t rows = 0, cols = 0;
   std::int64_t pitch = 0;         ///< elements from row to row
   std::int64_t batch_stride = 0;  ///< elements from batch entry to batch entry; 0 when shared
   std::int64_t batch = 1;         ///< entries that exist: 1 when shared
@@ -181,7 +182,7 @@ struct OperandSpec {
 /// outputs in program order.
 std::vector<OperandSpec> operands(const GemmProblem& problem);
 
-/// One suite: named lines, each a list of problems (one per m).
+/// A named problem of a suite; a line with several m has as many, under one name.
 struct SuiteLine {
   std::string name{};
   GemmProblem problem{};
@@ -191,11 +192,12 @@ struct Suite {
   std::vector<SuiteLine> lines{};  ///< lists of m expanded, in file order
 };
 
-/// A suite from JSON text. `source` names the file in errors.
+/// A suite from JSON text (docs/problems.md); all its problems are checked. `source` names the file
+/// in errors: "suite x.json: gemms[3] (qkv): key 'n': ...".
 Result<Suite> suite_from_json(std::string_view json, std::string_view source);
 
-/// The values of an m: "1,16,2048", "8:4096:8" (start:stop:step, stop included if hit) or one
-/// number.
+/// The values of an m: "16", "1,16,2048", "8:4096:8" (start:stop:step, stop included if hit) or a
+/// mixture; at most 65536. Errors begin with the key.
 Result<std::vector<std::int64_t>> extents_from_text(std::string_view key, std::string_view text);
 
 }  // namespace lapidary
