@@ -100,8 +100,9 @@ template <const Format& F>
   const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(
       std::bit_cast<float>(magnitude + kMagic) - std::bit_cast<float>(kMagic));
   std::uint32_t bits = pick(above(1u << 23, magnitude), subnormal, normal);
-  // Beyond the largest finite code stand infinity and the NaNs; e4m3 has only its NaN there.
-  const std::uint32_t special = magnitude | kF32Inf | (F.overflow == F.nan ? 0x400000 : 0);
+  // Beyond the largest finite code stand infinity and the NaNs; e4m3's NaN keeps ones in its
+  // mantissa.
+  const std::uint32_t special = magnitude | kF32Inf;
   bits = pick(above(code & kAbs, F.max_finite), special, bits);
   return std::bit_cast<float>(bits | sign);
 }
@@ -214,7 +215,7 @@ std::uint32_t from_f64(DType type, double x, Overflow overflow) {
   const int min_exponent = 1 - f.bias;
   const int result_exponent = exponent < min_exponent ? min_exponent : exponent;
   const int shift = result_exponent - exponent + 52 - f.mantissa_bits;
-  if (shift > 54) return sign;  // less than half a unit, of the smallest subnormal
+  if (shift > 53) return sign;  // less than half a unit, of the smallest subnormal
   std::uint64_t units = mantissa >> shift;
   const std::uint64_t rest = mantissa & ((1ull << shift) - 1), half = 1ull << (shift - 1);
   if (rest > half || (rest == half && (units & 1) != 0)) ++units;

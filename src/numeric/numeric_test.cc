@@ -356,6 +356,20 @@ TEST(Numeric, NanPatternIsANanOfItsOwn) {
   EXPECT_FALSE(is_nan(DType::f32, 0x7f800000));
 }
 
+TEST(Numeric, ANanOfLowBitsAloneStaysNan) {
+  for (const DType type : kDTypes) {
+    for (const std::uint32_t bits : {0x7f800001u, 0xff800001u, 0x7f801000u, 0x7fffffffu}) {
+      const auto nan = std::bit_cast<float>(bits);
+      std::uint32_t code = 0;
+      narrow(type, &nan, 1, &code);
+      EXPECT_TRUE(is_nan(type, code)) << name(type) << " " << bits;
+      EXPECT_TRUE(is_nan(type, from_f32(type, nan, Overflow::saturate)))
+          << name(type) << " " << bits;
+      EXPECT_EQ(std::signbit(to_f32(type, code)), std::signbit(nan)) << name(type) << " " << bits;
+    }
+  }
+}
+
 TEST(Numeric, Tf32) {
   EXPECT_EQ(round_to_tf32(1 + 0x1p-11f), 1);                       // tie to even
   EXPECT_EQ(round_to_tf32(1 + 0x1p-10f + 0x1p-11f), 1 + 0x1p-9f);  // tie to even, upwards

@@ -267,6 +267,7 @@ TEST(Epilogue, DroppingLeavesAProgram) {
     const auto again = parse_epilogue(text(dropped));
     ASSERT_TRUE(again) << text(e) << "\n" << again.error();
     ASSERT_EQ(text(*again), text(dropped));
+    ASSERT_EQ(again->assignments, dropped.assignments);
     ASSERT_EQ(again->nodes.size(), dropped.nodes.size());
     for (std::size_t i = 0; i < again->nodes.size(); ++i) {
       ASSERT_EQ(again->nodes[i].op, dropped.nodes[i].op);
