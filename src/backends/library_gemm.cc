@@ -38,24 +38,31 @@ void convert(const Lanes& from, const void* base, std::int64_t lane, std::int64_
   });
 }
 
+/// With the extents of this problem in place of "all".
+Chunks resolved(const GemmProblem& p, Chunks chunks) {
+  if (chunks.m == 0) chunks.m = p.m;
+  if (chunks.n == 0) chunks.n = columns(p);
+  return chunks;
+}
+
 class LibraryGemm final : public Executable {
  public:
   LibraryGemm(const GemmProblem& problem, const Chunks& chunks, Multiply multiply)
       : p_(problem),
-        chunks_(chunks),
+        chunks_(resolved(problem, chunks)),
         multiply_(std::move(multiply)),
         a_(lanes_of_a(problem)),
         b_(lanes_of_b(problem)),
-        pass_(problem, kPassRows, chunks.n, problem.scales == ScaleMode::block),
+        pass_(problem, kPassRows, chunks_.n, problem.scales == ScaleMode::block),
         halves_(problem.epilogue.gated ? 2 : 1),
         convert_a_(problem.a != chunks.input || problem.scales == ScaleMode::block),
         convert_b_(problem.b != chunks.input || problem.scales == ScaleMode::block),
         direct_(is_plain(problem.epilogue) && *problem.d == DType::f32 &&
                 (problem.scales == ScaleMode::none || problem.scales == ScaleMode::block)) {
     const std::int64_t size = size_bytes(chunks.input);
-    acc_bytes_ = direct_ ? 0 : align64(halves_ * chunks.m * chunks.n * 4);
-    a_bytes_ = convert_a_ ? align64(chunks.m * p_.k * size) : 0;
-    b_bytes_ = convert_b_ && !chunks.pack ? align64(halves_ * chunks.n * p_.k * size) : 0;
+    acc_bytes_ = direct_ ? 0 : align64(halves_ * chunks_.m * chunks_.n * 4);
+    a_bytes_ = convert_a_ ? align64(chunks_.m * p_.k * size) : 0;
+    b_bytes_ = convert_b_ && !chunks_.pack ? align64(halves_ * chunks_.n * p_.k * size) : 0;
   }
 
   std::int64_t workspace_bytes() const override { return acc_bytes_ + a_bytes_ + b_bytes_ + align64(pass_.partial_bytes()); }
@@ -190,14 +197,13 @@ std::vector<Chunks> all_chunks(const GemmProblem& p, DType input) {
   const bool constant_b = std::ranges::find(p.constant, "b") != p.constant.end() &&
                           (p.scales != ScaleMode::block || std::ranges::find(p.constant, "scale_b") != p.constant.end());
   const bool converts_b = p.b != input || p.scales == ScaleMode::block;
-  for (const std::int64_t n : {d_columns, std::int64_t{4096}, std::int64_t{1024}, std::int64_t{256}}) {
-    for (const std::int64_t m : {p.m, std::int64_t{256}}) {
-      // Whole tiles of the pass: a chunk of rows is a multiple of its tile unless it is all of them.
-      if (n > d_columns || m > p.m || (m != p.m && m % kPassRows != 0)) continue;
+  static_assert(256 % kPassRows == 0);  // a chunk of rows is whole tiles of the pass
+  for (const std::int64_t n : {0L, 4096L, 1024L, 256L}) {
+    for (const std::int64_t m : {0L, 256L}) {
+      if (n >= d_columns || m >= p.m) continue;
       for (const bool pack : {false, true}) {
         if (pack && !(constant_b && converts_b)) continue;
-        const Chunks c{.m = m, .n = n, .pack = pack, .input = input};
-        if (std::ranges::find(chunks, c) == chunks.end()) chunks.push_back(c);
+        chunks.push_back({.m = m, .n = n, .pack = pack, .input = input});
       }
     }
   }
@@ -243,7 +249,7 @@ std::vector<Offer> library_offers(const GemmProblem& problem, const DeviceInfo& 
       offer.packed_bytes = gemm.packed_bytes();
       // What is widened is written and read again; the intermediate likewise.
       const double kn = static_cast<double>(problem.n) * static_cast<double>(problem.k) * static_cast<double>(problem.batch);
-      const double passes = std::max<double>(1, static_cast<double>((problem.m + chunks.m - 1) / chunks.m));
+      const double passes = std::max<double>(1, static_cast<double>(chunks.m == 0 ? 1 : (problem.m + chunks.m - 1) / chunks.m));
       double bytes = operand_bytes(problem) * passes;
       if (problem.b != input) bytes += kn * size_bytes(input) * (chunks.pack ? 1 : 2);
       bytes += 8.0 * static_cast<double>(problem.m) * static_cast<double>(problem.n) * static_cast<double>(problem.batch);

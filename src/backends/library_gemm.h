@@ -28,7 +28,7 @@ using Multiply = std::function<Status(const Product&)>;
 
 /// How the problem is cut and what is made ready ahead of runs.
 struct Chunks {
-  std::int64_t m = 0, n = 0;  ///< rows and columns of D at a time
+  std::int64_t m = 0, n = 0;  ///< rows and columns of D at a time; 0: all, whatever the extent
   bool pack = false;          ///< B is widened ahead, as the problem says that it is constant
   DType input = DType::f32;   ///< what the library multiplies: f32 or bf16
   bool operator==(const Chunks&) const = default;
