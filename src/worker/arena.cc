@@ -210,43 +210,51 @@ Kind kind_of(const GemmProblem& problem, const OperandSpec& spec,
   return Kind::plain;
 }
 
-/// Four values from one 64-bit word. 16 bits each are more than any type but f32 resolves; f32
-/// takes 32.
+constexpr std::int64_t kStep = 1024;  // elements made at a time; they stay in the first-level cache
+
+/// 16 random bits for each of the elements [begin, begin + count): four from one 64-bit word.
+void random_bits(std::uint64_t seed, std::int64_t begin, std::int64_t count, std::uint16_t* out) {
+  std::int64_t i = 0;
+  const auto single = [&](std::int64_t element) {
+    return std::uint16_t(mix(seed, std::uint64_t(element >> 2)) >> (16 * (element & 3)));
+  };
+  for (; i < count && ((begin + i) & 3) != 0; ++i) out[i] = single(begin + i);
+  for (; i + 4 <= count; i += 4) {
+    const std::uint64_t word = mix(seed, std::uint64_t((begin + i) >> 2));
+    std::memcpy(out + i, &word, sizeof word);
+  }
+  for (; i < count; ++i) out[i] = single(begin + i);
+}
+
+/// [-1, 1), or [0.5, 2). 16 bits are more than any type but f32 resolves; f32 (`wide`) takes 25.
 void uniform_values(std::uint64_t seed, std::int64_t begin, std::int64_t count, bool wide,
                     bool positive, float* out) {
-  const auto shaped = [positive](float x) { return positive ? 1.25f + 0.75f * x : x; };
   if (wide) {
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t element = begin + i;
       const std::uint64_t word = mix(seed, std::uint64_t(element >> 1));
-      out[i] = shaped(uniform((element & 1) != 0 ? word << 32 : word));
+      out[i] = uniform((element & 1) != 0 ? word << 32 : word);
     }
-    return;
+  } else {
+    std::array<std::uint16_t, kStep> bits;
+    random_bits(seed, begin, count, bits.data());
+    for (std::int64_t i = 0; i < count; ++i)
+      out[i] = float(std::int16_t(bits[std::size_t(i)])) * 0x1p-15f;
   }
-  std::int64_t i = 0;
-  const auto value = [&](std::uint64_t word, std::int64_t lane) {
-    return shaped(float(std::int16_t(word >> (16 * lane))) * 0x1p-15f);
-  };
-  for (; i < count && ((begin + i) & 3) != 0; ++i)
-    out[i] = value(mix(seed, std::uint64_t((begin + i) >> 2)), (begin + i) & 3);
-  for (; i + 4 <= count; i += 4) {
-    const std::uint64_t word = mix(seed, std::uint64_t((begin + i) >> 2));
-    for (std::int64_t lane = 0; lane < 4; ++lane) out[i + lane] = value(word, lane);
+  if (positive) {
+    for (std::int64_t i = 0; i < count; ++i) out[i] = 1.25f + 0.75f * out[i];
   }
-  for (; i < count; ++i)
-    out[i] = value(mix(seed, std::uint64_t((begin + i) >> 2)), (begin + i) & 3);
 }
 
 /// {-1, 0, 1}: the low 15 of an element's 16 bits say whether it is zero, the top one its sign.
 void ternary_values(std::uint64_t seed, std::int64_t begin, std::int64_t count, double density,
                     float* out) {
   const auto threshold = std::int32_t(std::lround(density * 32768));
+  std::array<std::uint16_t, kStep> bits;
+  random_bits(seed, begin, count, bits.data());
   for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t element = begin + i;
-    const auto bits =
-        std::int32_t(mix(seed, std::uint64_t(element >> 2)) >> (16 * (element & 3)) & 0xffff);
-    const float sign = (bits & 0x8000) != 0 ? -1.0f : 1.0f;
-    out[i] = (bits & 0x7fff) < threshold ? sign : 0.0f;
+    const std::int32_t r = bits[std::size_t(i)];
+    out[i] = float(std::int32_t((r & 0x7fff) < threshold) * (1 - (r >> 14 & 2)));
   }
 }
 
@@ -439,7 +447,6 @@ void Arena::fill_inputs(Fill fill, std::uint64_t seed) {
                      const std::uint64_t own = mix(mix(seed, std::uint64_t(fill)), place);
                      const bool block_scale =
                          block && (buffer.spec.name == "scale_a" || buffer.spec.name == "scale_b");
-                     constexpr std::int64_t kStep = 1024;  // stays in the first-level cache
                      std::array<float, kStep> values;
                      for (std::int64_t at = range.begin; at < range.end; at += kStep) {
                        const std::int64_t count = std::min(kStep, range.end - at);
