@@ -7,6 +7,7 @@
 
 #include "lapidary/problem.h"
 #include "problem/epilogue.h"
+#include "problem/keys.h"
 #include "support/result.h"
 #include "support/text.h"
 
@@ -34,7 +35,7 @@ bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
-/// "'x'", or what stands there when that is not a printable word.
+/// "'x'" or "the end".
 std::string quoted(const Token& token) {
   return token.kind == TokenKind::end ? "the end" : "'" + std::string(token.text) + "'";
 }
@@ -69,7 +70,8 @@ Error error_at(std::string_view program, std::size_t at, std::string_view what) 
     if (i < at && (byte & 0xc0) != 0x80) caret += ' ';
   }
   if (cut_after) line += "...";
-  return fail(ErrorCode::invalid_argument, "epilogue: {}\n{}\n{}^", what, line, caret);
+  return fail(ErrorCode::invalid_argument, "epilogue: {}\n{}\n{}^",
+              problem::printable(std::string(what)), line, caret);
 }
 
 Result<std::vector<Token>> tokens_of(std::string_view program) {

@@ -187,6 +187,16 @@ TEST(Epilogue, LimitsAreErrorsNotCrashes) {
             "epilogue: the program has 65537 bytes; at most 65536 are allowed");
 }
 
+TEST(Epilogue, MessagesStayShort) {
+  for (const std::string& program :
+       {"d = acc " + std::string(60000, 'x'), "d = 1" + std::string(60000, '0') + "e9",
+        std::string(60000, 'y') + " = 1; d = acc", "d = acc + " + std::string(60000, '\xff')}) {
+    const auto parsed = parse_epilogue(program);
+    ASSERT_FALSE(parsed);
+    EXPECT_LT(parsed.error().message.size(), 800u) << program.substr(0, 20);
+  }
+}
+
 TEST(Epilogue, TheTableAndTheParserAgree) {
   int functions = 0;
   for (int i = 0; i <= int(EpilogueOp::cast); ++i) {

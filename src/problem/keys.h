@@ -28,8 +28,8 @@ std::vector<std::string_view> numerics_names(const Numerics& numerics);
 /// `checked` without "problem: " before its message, for callers that say where the problem stands.
 Result<GemmProblem> check_keys(GemmProblem problem);
 
-/// The text with '?' for every control character: names in messages come from files, and a terminal
-/// would obey.
+/// The text with '?' for every control character and cut after 500 bytes: names in messages come
+/// from files, a terminal would obey the former and nobody read the latter.
 std::string printable(std::string text);
 
 /// "key 'lda': 15 is less than ..."

@@ -409,6 +409,12 @@ std::vector<std::string_view> numerics_names(const Numerics& numerics) {
 }
 
 std::string printable(std::string text) {
+  constexpr std::size_t kMost = 500;
+  if (text.size() > kMost) {
+    std::size_t end = kMost;
+    while (end > 0 && (text[end] & 0xc0) == 0x80) --end;  // not inside a UTF-8 sequence
+    text = text.substr(0, end) + "...";
+  }
   for (char& c : text) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte < 0x20 || byte == 0x7f) c = '?';

@@ -269,6 +269,18 @@ TEST(Problem, AHandMadeProblemIsCheckedToo) {
             "problem: key 'sms': 0 is too few; it must be at least 1");
 }
 
+TEST(Problem, MessagesStayShort) {
+  const std::string name(100000, 'x');
+  for (const std::string& json : {R"j({"m":1,"n":1,"k":1,"types":{")j" + name + R"j(":"f32"}})j",
+                                  R"j({"m":1,"n":1,"k":1,"stride_)j" + name + R"j(":1})j",
+                                  R"j({"m":1,"n":1,"k":1,"alias":[")j" + name + R"j("]})j",
+                                  R"j({"m":")j" + name + R"j("})j"}) {
+    const auto parsed = problem_from_json(json);
+    ASSERT_FALSE(parsed);
+    EXPECT_LT(parsed.error().message.size(), 600u);
+  }
+}
+
 TEST(Problem, TextReadsBackToAnEqualProblem) {
   int aliased = 0, batched = 0, gated = 0;
   for (std::uint64_t seed = 0; seed < 5000; ++seed) {
