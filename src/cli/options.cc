@@ -191,6 +191,20 @@ std::string suggestion(const CLI::App& app, const std::string& message) {
   return did_you_mean(word, std::vector<std::string_view>(owned.begin(), owned.end()));
 }
 
+/// Why the first word is no verb of `app`; empty when it is one, or a flag. CLI11 would only say that one is missing.
+std::string wrong_verb(const CLI::App& app, const std::vector<std::string>& words) {
+  if (words.empty() || words.front().starts_with('-')) return "";
+  std::vector<std::string> names;
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (verb->get_name() == words.front()) {
+      return wrong_verb(*verb, {words.begin() + 1, words.begin() + (verb->get_require_subcommand_min() > 0 ? static_cast<std::ptrdiff_t>(words.size()) : 1)});
+    }
+    names.push_back(verb->get_name());
+  }
+  if (names.empty()) return "";
+  return fmt::format("'{}' is no verb of {}{}", words.front(), app.get_name(), did_you_mean(words.front(), {names.begin(), names.end()}));
+}
+
 }  // namespace
 
 int exit_code(const Error& error) {
@@ -259,6 +273,10 @@ int run(int argc, const char* const* argv) {
     return kUsage;
   }
   tune_flags.keys = bench_flags.keys = *extra;
+  if (const std::string wrong = wrong_verb(app, words); !wrong.empty()) {
+    std::fprintf(stderr, "lapidary: %s (see lapidary --help)\n", wrong.c_str());
+    return kUsage;
+  }
   try {
     std::ranges::reverse(words);  // CLI11 takes them last first
     app.parse(std::move(words));
