@@ -1,5 +1,5 @@
-// One linear layer of a transformer through the library: describe the product, tune it once, run it on our own
-// buffers. Run it again and the tune comes from the store.
+// One linear layer of a transformer through the library: describe the product, tune it once, run it
+// on our own buffers. Run it again and the tune comes from the store.
 #include <lapidary/gemm.h>
 
 #include <cmath>
@@ -41,14 +41,17 @@ int main() {
   std::vector<void*> operands;
   for (const OperandSpec& spec : plan->operands()) {
     std::vector<float> data(static_cast<std::size_t>(spec.span_elems()));
-    for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<float>((i * 37 + spec.name.size()) % 17) / 16 - 0.5f;
+    for (std::size_t i = 0; i < data.size(); ++i)
+      data[i] = static_cast<float>((i * 37 + spec.name.size()) % 17) / 16 - 0.5f;
     buffers.push_back(std::move(data));
     operands.push_back(buffers.back().data());
   }
   const auto scratch = [](std::int64_t bytes) {
     return std::aligned_alloc(64, static_cast<std::size_t>((bytes + 64) / 64 * 64));
   };
-  const RunArguments run{.operands = operands, .workspace = scratch(plan->workspace_bytes()), .packed = scratch(plan->packed_bytes())};
+  const RunArguments run{.operands = operands,
+                         .workspace = scratch(plan->workspace_bytes()),
+                         .packed = scratch(plan->packed_bytes())};
   if (const Status packed = plan->pack(run); !packed) return fail(packed.error());
   if (const Status ran = plan->run(run); !ran) return fail(ran.error());
 

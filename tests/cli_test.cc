@@ -1,7 +1,7 @@
-// The program as a person runs it: exit codes, one line an error, what is printed where, what survives.
+// The program as a person runs it: exit codes, one line an error, what is printed where, what
+// survives.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
 #include <signal.h>
 
 #include <algorithm>
@@ -62,8 +62,12 @@ TEST_F(Cli, BadInputIsOneLineWithTheValueAndCodeTwo) {
     return all;
   };
   const std::string not_json = file("not.json", "{\"name\": ");
-  const std::string unknown_key = file("key.json", R"({"name":"x","about":"","gemms":[{"name":"a","m":1,"n":1,"k":1,"epilog":"d = acc"}]})");
-  const std::string twice = file("twice.json", R"({"name":"x","about":"","gemms":[{"name":"a","m":1,"n":1,"k":1},{"name":"a","m":2,"n":1,"k":1}]})");
+  const std::string unknown_key = file(
+      "key.json",
+      R"({"name":"x","about":"","gemms":[{"name":"a","m":1,"n":1,"k":1,"epilog":"d = acc"}]})");
+  const std::string twice = file(
+      "twice.json",
+      R"({"name":"x","about":"","gemms":[{"name":"a","m":1,"n":1,"k":1},{"name":"a","m":2,"n":1,"k":1}]})");
   const BadCase cases[] = {
       {"no verb", {}, "subcommand"},
       {"unknown verb", {"tnue"}, "tnue"},
@@ -72,8 +76,12 @@ TEST_F(Cli, BadInputIsOneLineWithTheValueAndCodeTwo) {
       {"k missing", {"tune", "--m", "1", "--n", "8"}, "--k is missing"},
       {"negative extent", with({"--batch", "-1"}), "-1"},
       {"no number", {"tune", "--m", "1", "--n", "8x", "--k", "8"}, "'8x'"},
-      {"overflow of 64 bits", {"tune", "--m", "1", "--n", "99999999999999999999", "--k", "8"}, "99999999999999999999"},
-      {"overflowing product", {"tune", "--m", "1099511627776", "--n", "1099511627776", "--k", "1099511627776"}, "1099511627776"},
+      {"overflow of 64 bits",
+       {"tune", "--m", "1", "--n", "99999999999999999999", "--k", "8"},
+       "99999999999999999999"},
+      {"overflowing product",
+       {"tune", "--m", "1099511627776", "--n", "1099511627776", "--k", "1099511627776"},
+       "1099511627776"},
       {"unknown type", with({"--a", "fp16"}), "fp16"},
       {"unknown layout", with({"--layout", "tx"}), "tx"},
       {"unknown scale mode", with({"--scales", "rows"}), "rows"},
@@ -82,7 +90,9 @@ TEST_F(Cli, BadInputIsOneLineWithTheValueAndCodeTwo) {
       {"unknown function", with({"--epilogue", "d = gellu(acc)"}), "gellu"},
       {"wrong axis", with({"--epilogue", "d = acc + bias[k]"}), "k"},
       {"d missing", with({"--epilogue", "x = acc"}), "d"},
-      {"odd n of a gated product", {"tune", "--m", "1", "--n", "7", "--k", "8", "--epilogue", "d = silu(gate) * up"}, "7"},
+      {"odd n of a gated product",
+       {"tune", "--m", "1", "--n", "7", "--k", "8", "--epilogue", "d = silu(gate) * up"},
+       "7"},
       {"type of an operand that is none", with({"--type", "bias=f32"}), "bias"},
       {"type without a name", with({"--type", "f32"}), "'f32'"},
       {"stride of an operand that is none", with({"--stride_bias", "0"}), "bias"},
@@ -107,7 +117,8 @@ TEST_F(Cli, BadInputIsOneLineWithTheValueAndCodeTwo) {
       {"cache show of nothing", {"cache", "show", "zzz"}, "zzz"},
       {"worker that is none", with({"--worker", "/etc/passwd"}), "/etc/passwd"},
   };
-  ASSERT_EQ(run({"tune", "--m", "1", "--n", "1", "--k", "1", "-q"}).state.code, 0);  // a store for the cache verbs
+  ASSERT_EQ(run({"tune", "--m", "1", "--n", "1", "--k", "1", "-q"}).state.code,
+            0);  // a store for the cache verbs
   for (const auto& [why, arguments, says] : cases) {
     SCOPED_TRACE(why);
     const RunOutput output = run(arguments);
@@ -117,13 +128,26 @@ TEST_F(Cli, BadInputIsOneLineWithTheValueAndCodeTwo) {
     EXPECT_THAT(output.err, HasSubstr(says));
     // One line; a program's has the line and a caret below.
     const auto lines = std::ranges::count(output.err, '\n');
-    EXPECT_TRUE(lines == 1 || (lines == 3 && output.err.find('^') != std::string::npos)) << output.err;
+    EXPECT_TRUE(lines == 1 || (lines == 3 && output.err.find('^') != std::string::npos))
+        << output.err;
   }
 }
 
 TEST_F(Cli, TunesStoresAndThenTunesNothing) {
-  const std::vector<std::string> command = {"tune", "--m", "1,17", "--n", "96", "--k", "64", "--a", "bf16", "--b", "bf16",
-                                            "--epilogue", "d = gelu(acc + bias[n])", "--json=" + path("first.json")};
+  const std::vector<std::string> command = {"tune",
+                                            "--m",
+                                            "1,17",
+                                            "--n",
+                                            "96",
+                                            "--k",
+                                            "64",
+                                            "--a",
+                                            "bf16",
+                                            "--b",
+                                            "bf16",
+                                            "--epilogue",
+                                            "d = gelu(acc + bias[n])",
+                                            "--json=" + path("first.json")};
   const RunOutput first = run(command);
   ASSERT_EQ(first.state.code, 0) << first.err;
   EXPECT_THAT(first.out, HasSubstr("winner, verified"));
@@ -133,8 +157,9 @@ TEST_F(Cli, TunesStoresAndThenTunesNothing) {
   EXPECT_THAT(again.out, HasSubstr("2 of 2 problems have a winner, 2 from the store"));
   const RunOutput listed = run({"cache", "ls"});
   EXPECT_THAT(listed.out, HasSubstr("2 entries"));
-  const RunOutput bench = run({"bench", "--m", "1", "--n", "96", "--k", "64", "--a", "bf16", "--b", "bf16", "--epilogue",
-                               "d = gelu(acc + bias[n])", "--against", "portable"});
+  const RunOutput bench =
+      run({"bench", "--m", "1", "--n", "96", "--k", "64", "--a", "bf16", "--b", "bf16",
+           "--epilogue", "d = gelu(acc + bias[n])", "--against", "portable"});
   EXPECT_EQ(bench.state.code, 0) << bench.err;
   EXPECT_THAT(bench.out, HasSubstr("geometric mean of 1"));
 }
@@ -144,8 +169,9 @@ TEST_F(Cli, JsonOnStdoutHasNothingBesideIt) {
   EXPECT_EQ(output.state.code, 0) << output.err;
   EXPECT_THAT(output.out, StartsWith("{\n  \"version\": 1,"));
   EXPECT_THAT(output.out, EndsWith("}\n"));
-  for (const char* key : {"\"device\"", "\"problems\"", "\"winner\"", "\"default\"", "\"candidates\"", "\"tune_seconds\"", "\"tflops\"",
-                          "\"gbps\"", "\"workspace_bytes\"", "\"spread\"", "\"registers\"", "\"smem_bytes\""}) {
+  for (const char* key : {"\"device\"", "\"problems\"", "\"winner\"", "\"default\"",
+                          "\"candidates\"", "\"tune_seconds\"", "\"tflops\"", "\"gbps\"",
+                          "\"workspace_bytes\"", "\"spread\"", "\"registers\"", "\"smem_bytes\""}) {
     EXPECT_THAT(output.out, HasSubstr(key));
   }
 }
@@ -162,25 +188,31 @@ TEST_F(Cli, EmptyProblemsSucceedAndDoNothing) {
     EXPECT_EQ(output.state.code, 0) << output.err;
     EXPECT_THAT(output.out, HasSubstr("nothing to compute"));
   }
-  const RunOutput k0 = run({"tune", "--m", "4", "--n", "8", "--k", "0", "--epilogue", "d = acc + bias[n]"});
+  const RunOutput k0 =
+      run({"tune", "--m", "4", "--n", "8", "--k", "0", "--epilogue", "d = acc + bias[n]"});
   EXPECT_EQ(k0.state.code, 0) << k0.err;
   EXPECT_THAT(k0.out, HasSubstr("winner, verified"));
 }
 
 TEST_F(Cli, NoCandidateIsCodeThreeWithReasons) {
-  const RunOutput output = run({"tune", "--m", "64", "--n", "512", "--k", "64", "--a", "bf16", "--b", "bf16", "--workspace", "0",
-                                "--epilogue", "d = acc; s[m] = sum(acc, n)"});
+  const RunOutput output =
+      run({"tune", "--m", "64", "--n", "512", "--k", "64", "--a", "bf16", "--b", "bf16",
+           "--workspace", "0", "--epilogue", "d = acc; s[m] = sum(acc, n)"});
   EXPECT_EQ(output.state.code, 3) << output.out;
   EXPECT_THAT(output.out, HasSubstr("refused: needs"));
 }
 
 TEST_F(Cli, AStoreThatCannotBeWrittenIsOneWarningAndTheWorkGoesOn) {
-  const RunOutput output = run({"tune", "--m", "1", "--n", "8", "--k", "8", "--store", "/proc/none/store.db"});
+  const RunOutput output =
+      run({"tune", "--m", "1", "--n", "8", "--k", "8", "--store", "/proc/none/store.db"});
   EXPECT_EQ(output.state.code, 0) << output.err;
   EXPECT_EQ(std::ranges::count(output.err, '\n'), 1) << output.err;
   EXPECT_THAT(output.err, HasSubstr("/proc/none"));
   EXPECT_EQ(run({"cache", "ls", "--store", "/proc/none/store.db"}).state.code, 7);
-  EXPECT_EQ(run({"tune", "--m", "1", "--n", "8", "--k", "8", "--replay-only", "--store", "/proc/none/store.db"}).state.code, 7);
+  EXPECT_EQ(run({"tune", "--m", "1", "--n", "8", "--k", "8", "--replay-only", "--store",
+                 "/proc/none/store.db"})
+                .state.code,
+            7);
   EXPECT_EQ(run({"tune", "--m", "1", "--n", "8", "--k", "999", "--replay-only"}).state.code, 7);
 }
 
@@ -196,13 +228,17 @@ TEST_F(Cli, DoctorSaysWhatIsMissingAndHowToGetIt) {
 }
 
 TEST_F(Cli, InterruptKeepsWhatIsDoneAndTheNextRunGoesOn) {
-  auto child = Subprocess::spawn({.argv = {kProgram, "tune", "--m", "1:4000:1", "--n", "64", "--k", "64", "-q"}, .pipe_stdout = true, .capture_stderr = true});
+  auto child = Subprocess::spawn(
+      {.argv = {kProgram, "tune", "--m", "1:4000:1", "--n", "64", "--k", "64", "-q"},
+       .pipe_stdout = true,
+       .capture_stderr = true});
   ASSERT_TRUE(child) << child.error();
   // The table of the first problem is there: it is stored.
   std::string seen;
   while (seen.find("tuned in") == std::string::npos) {
     std::byte byte;
-    const auto got = read_exact(child->stdout_fd(), {&byte, 1}, std::chrono::steady_clock::now() + std::chrono::seconds(60));
+    const auto got = read_exact(child->stdout_fd(), {&byte, 1},
+                                std::chrono::steady_clock::now() + std::chrono::seconds(60));
     ASSERT_TRUE(got && *got);
     seen += static_cast<char>(byte);
   }
@@ -215,7 +251,8 @@ TEST_F(Cli, InterruptKeepsWhatIsDoneAndTheNextRunGoesOn) {
 }
 
 TEST_F(Cli, TheTotalBudgetEndsWithCodeSixAndResumes) {
-  const RunOutput output = run({"tune", "--m", "1:4000:1", "--n", "64", "--k", "64", "-q", "--budget-total", "1500ms"});
+  const RunOutput output =
+      run({"tune", "--m", "1:4000:1", "--n", "64", "--k", "64", "-q", "--budget-total", "1500ms"});
   EXPECT_EQ(output.state.code, 6);
   EXPECT_THAT(output.err, HasSubstr("--budget-total"));
   EXPECT_THAT(run({"cache", "ls"}).out, Not(HasSubstr("\n0 entries")));

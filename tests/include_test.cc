@@ -1,4 +1,5 @@
-// The arrows between rooms are the lapidary_room() lines of CMakeLists.txt; this test holds every #include to them.
+// The arrows between rooms are the lapidary_room() lines of CMakeLists.txt; this test holds every
+// #include to them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +30,8 @@ std::map<std::string, std::set<std::string>> arrows() {
     std::istringstream deps((*it)[2]);
     for (std::string dep; deps >> dep;) {
       // An arrow to a room further down would be an upward include.
-      EXPECT_TRUE(may.contains(dep)) << (*it)[1] << " depends on " << dep << ", which stands below it";
+      EXPECT_TRUE(may.contains(dep))
+          << (*it)[1] << " depends on " << dep << ", which stands below it";
       mine.insert(may[dep].begin(), may[dep].end());
     }
   }
@@ -67,7 +69,8 @@ TEST(Includes, GoOnlyUpward) {
   for (const auto& entry : fs::recursive_directory_iterator(kRoot / "include")) {
     if (!entry.is_regular_file()) continue;
     const std::string source = *read_file(entry.path());
-    EXPECT_TRUE(violations(source, "", may).empty()) << entry.path() << " includes something of src/";
+    EXPECT_TRUE(violations(source, "", may).empty())
+        << entry.path() << " includes something of src/";
     EXPECT_EQ(source.find("<fmt/"), std::string::npos) << entry.path() << " includes fmt";
   }
   EXPECT_GT(files, 10);
@@ -76,7 +79,10 @@ TEST(Includes, GoOnlyUpward) {
 TEST(Includes, AnUpwardIncludeIsSeen) {
   const auto may = arrows();
   EXPECT_EQ(violations("#include \"tuner/tune.h\"\n", "store", may).size(), 1u);
-  EXPECT_EQ(violations("#include \"problem/epilogue.h\"\n#include \"support/log.h\"\n", "store", may).size(), 0u);
+  EXPECT_EQ(
+      violations("#include \"problem/epilogue.h\"\n#include \"support/log.h\"\n", "store", may)
+          .size(),
+      0u);
   EXPECT_EQ(violations("  #  include \"support/log.h\"\n", "", may).size(), 1u);
 }
 

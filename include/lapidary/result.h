@@ -77,9 +77,10 @@ using Status = Result<void>;
   if (!tmp.has_value()) return tmp.error(); \
   lhs = *std::move(tmp)
 /// LAPIDARY_TRY(const auto x, make_x()): x is the value, or the error is returned to our caller.
-#define LAPIDARY_TRY(lhs, ...) LAPIDARY_TRY_(LAPIDARY_CONCAT(lapidary_try_, __LINE__), lhs, __VA_ARGS__)
+#define LAPIDARY_TRY(lhs, ...) \
+  LAPIDARY_TRY_(LAPIDARY_CONCAT(lapidary_try_, __LINE__), lhs, __VA_ARGS__)
 /// The same for a Status, whose success carries nothing.
-#define LAPIDARY_TRY_STATUS(...)                                                              \
-  do {                                                                                        \
+#define LAPIDARY_TRY_STATUS(...)                                                                \
+  do {                                                                                          \
     if (auto lapidary_status = (__VA_ARGS__); !lapidary_status) return lapidary_status.error(); \
   } while (false)

@@ -25,7 +25,7 @@ struct Plan::Impl {
 
 struct PlanRange::Impl {
   DeviceInfo device;
-  GemmProblem problem;                       // with any m
+  GemmProblem problem;  // with any m
   std::vector<std::int64_t> anchors;
   std::vector<std::pair<Candidate, bool>> choices;  // of each anchor, and whether it was tuned
   std::mutex mutex;
@@ -43,44 +43,58 @@ struct Session::Impl {
 
 namespace {
 
-Result<std::unique_ptr<backends::Executable>> compile(const GemmProblem& problem, const Candidate& candidate, const DeviceInfo& device) {
+Result<std::unique_ptr<backends::Executable>> compile(const GemmProblem& problem,
+                                                      const Candidate& candidate,
+                                                      const DeviceInfo& device) {
   const auto all = backends::all();
   const auto backend = std::ranges::find(all, candidate.backend, &backends::Backend::name);
-  if (backend == all.end()) return fail(ErrorCode::unsupported, "plan: no backend '{}' in this build", candidate.backend);
+  if (backend == all.end())
+    return fail(ErrorCode::unsupported, "plan: no backend '{}' in this build", candidate.backend);
   return (*backend)->compile(problem, candidate.config, device);
 }
 
 /// Legal candidates, best ranked first: what a tune would start from, without measuring.
-Result<std::vector<Candidate>> ranked(const GemmProblem& problem, const DeviceInfo& device, store::Store& store) {
+Result<std::vector<Candidate>> ranked(const GemmProblem& problem, const DeviceInfo& device,
+                                      store::Store& store) {
   std::vector<Offer> offers;
-  for (const backends::Backend* backend : backends::all()) std::ranges::move(backend->candidates(problem, device), std::back_inserter(offers));
-  tuner::refuse(offers, problem, {.limit_us = INFINITY}, [&](const Candidate& candidate) -> std::string {
-    const auto entry = store.find(store::Kind::quarantine, store::quarantine_key(device, problem, candidate));
-    return entry && entry->has_value() ? (*entry)->value : "";
-  });
+  for (const backends::Backend* backend : backends::all())
+    std::ranges::move(backend->candidates(problem, device), std::back_inserter(offers));
+  tuner::refuse(
+      offers, problem, {.limit_us = INFINITY}, [&](const Candidate& candidate) -> std::string {
+        const auto entry =
+            store.find(store::Kind::quarantine, store::quarantine_key(device, problem, candidate));
+        return entry && entry->has_value() ? (*entry)->value : "";
+      });
   std::vector<Candidate> found;
-  for (const Offer& offer : tuner::rank(offers, {.keep = 1000, .explore = 0}).chosen) found.push_back(offer.candidate);
+  for (const Offer& offer : tuner::rank(offers, {.keep = 1000, .explore = 0}).chosen)
+    found.push_back(offer.candidate);
   if (found.empty()) {
-    return fail(ErrorCode::unsupported, "plan: no candidate for {}: {}", summary(problem), offers.empty() ? "no backend" : offers.front().refused);
+    return fail(ErrorCode::unsupported, "plan: no candidate for {}: {}", summary(problem),
+                offers.empty() ? "no backend" : offers.front().refused);
   }
   return found;
 }
 
-Status check(const GemmProblem& problem, const std::vector<OperandSpec>& specs, const backends::Executable& executable,
-             const RunArguments& arguments) {
+Status check(const GemmProblem& problem, const std::vector<OperandSpec>& specs,
+             const backends::Executable& executable, const RunArguments& arguments) {
   if (arguments.operands.size() != specs.size()) {
-    return fail(ErrorCode::invalid_argument, "run: {} operands given; {} takes {}", arguments.operands.size(), summary(problem), specs.size());
+    return fail(ErrorCode::invalid_argument, "run: {} operands given; {} takes {}",
+                arguments.operands.size(), summary(problem), specs.size());
   }
   for (std::size_t i = 0; i < specs.size(); ++i) {
     if (arguments.operands[i] == nullptr && specs[i].span_elems() > 0) {
-      return fail(ErrorCode::invalid_argument, "run: the address of operand '{}' is null", specs[i].name);
+      return fail(ErrorCode::invalid_argument, "run: the address of operand '{}' is null",
+                  specs[i].name);
     }
   }
   if (arguments.workspace == nullptr && executable.workspace_bytes() > 0) {
-    return fail(ErrorCode::invalid_argument, "run: no workspace given; {} bytes are needed", executable.workspace_bytes());
+    return fail(ErrorCode::invalid_argument, "run: no workspace given; {} bytes are needed",
+                executable.workspace_bytes());
   }
   if (arguments.packed == nullptr && executable.packed_bytes() > 0) {
-    return fail(ErrorCode::invalid_argument, "run: no packed operands given; call pack() with {} bytes first", executable.packed_bytes());
+    return fail(ErrorCode::invalid_argument,
+                "run: no packed operands given; call pack() with {} bytes first",
+                executable.packed_bytes());
   }
   return {};
 }
@@ -116,8 +130,11 @@ Session::~Session() = default;
 const DeviceInfo& Session::device() const { return impl_->device; }
 
 Result<Session> Session::open(const SessionOptions& options) {
-  const std::string device = !options.device.empty() ? options.device : env("LAPIDARY_DEVICE").value_or("cpu");
-  if (device != "cpu") return fail(ErrorCode::invalid_argument, "session: '{}' is no device of this build; use cpu", device);
+  const std::string device =
+      !options.device.empty() ? options.device : env("LAPIDARY_DEVICE").value_or("cpu");
+  if (device != "cpu")
+    return fail(ErrorCode::invalid_argument, "session: '{}' is no device of this build; use cpu",
+                device);
   auto impl = std::make_unique<Impl>();
   impl->options = options;
   impl->device = worker::cpu_device();
@@ -126,7 +143,9 @@ Result<Session> Session::open(const SessionOptions& options) {
       if (level >= LogLevel::warning) warn(line);
     });
   }
-  LAPIDARY_TRY(impl->store, store::open_sqlite(options.store.empty() ? store::default_path() : std::filesystem::path(options.store)));
+  LAPIDARY_TRY(impl->store,
+               store::open_sqlite(options.store.empty() ? store::default_path()
+                                                        : std::filesystem::path(options.store)));
   return Session(std::move(impl));
 }
 
@@ -144,7 +163,8 @@ Result<Plan> Session::plan(const GemmProblem& problem) {
       return Plan(std::move(impl));
     }
   }
-  LAPIDARY_TRY(const std::vector<Candidate> candidates, ranked(whole, impl_->device, *impl_->store));
+  LAPIDARY_TRY(const std::vector<Candidate> candidates,
+               ranked(whole, impl_->device, *impl_->store));
   Error last;
   for (const Candidate& candidate : candidates) {
     auto executable = compile(whole, candidate, impl_->device);
@@ -169,15 +189,22 @@ Result<TuneResult> Session::tune(const GemmProblem& problem, const TuneSettings&
     self.worker = std::make_unique<worker::Client>(worker::ClientOptions{
         .program = program,
         .extra_env = {},
-        .on_beat = [&self](std::string_view step) { if (self.on_progress) self.on_progress(step); },
+        .on_beat =
+            [&self](std::string_view step) {
+              if (self.on_progress) self.on_progress(step);
+            },
         .cancelled = [&self] { return self.cancelled && self.cancelled(); },
     });
   }
-  return tuner::tune(whole, {*self.worker, *self.store}, {.budget_s = settings.budget_s, .retune = settings.retune});
+  return tuner::tune(whole, {*self.worker, *self.store},
+                     {.budget_s = settings.budget_s, .retune = settings.retune});
 }
 
-Result<PlanRange> Session::plan_range(const GemmProblem& problem, std::span<const std::int64_t> m_values) {
-  if (m_values.empty()) return fail(ErrorCode::invalid_argument, "plan_range: no value of M given; for example {{1, 16, 256, 2048}}");
+Result<PlanRange> Session::plan_range(const GemmProblem& problem,
+                                      std::span<const std::int64_t> m_values) {
+  if (m_values.empty())
+    return fail(ErrorCode::invalid_argument,
+                "plan_range: no value of M given; for example {{1, 16, 256, 2048}}");
   auto impl = std::make_shared<PlanRange::Impl>();
   impl->device = impl_->device;
   impl->problem = problem;
@@ -205,8 +232,11 @@ Result<Plan> PlanRange::at(std::int64_t m) const {
   LAPIDARY_TRY(made->problem, checked(problem));
   made->operands = lapidary::operands(made->problem);
   const auto above = std::ranges::lower_bound(impl_->anchors, m);
-  const auto index = static_cast<std::size_t>(above == impl_->anchors.end() ? above - impl_->anchors.begin() - 1 : above - impl_->anchors.begin());
-  // A choice that does not suit this m (a kernel for few rows, beyond the last anchor) gives way to its neighbours.
+  const auto index =
+      static_cast<std::size_t>(above == impl_->anchors.end() ? above - impl_->anchors.begin() - 1
+                                                             : above - impl_->anchors.begin());
+  // A choice that does not suit this m (a kernel for few rows, beyond the last anchor) gives way to
+  // its neighbours.
   Error last;
   for (std::size_t step = 0; step < impl_->choices.size(); ++step) {
     const auto& [candidate, tuned] = impl_->choices[(index + step) % impl_->choices.size()];

@@ -18,7 +18,8 @@ struct Arguments {
   void* stream = nullptr;           ///< null on a CPU: the call returns when D is written
 };
 
-/// A candidate made ready for one problem. Immutable and shared; everything a call needs is in its arguments.
+/// A candidate made ready for one problem. Immutable and shared; everything a call needs is in its
+/// arguments.
 class Executable {
  public:
   virtual ~Executable() = default;
@@ -34,11 +35,14 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
-  /// "oneDNN 2.6.3 at /usr/lib/...", or in the error what is missing and what to install. Loads the library.
+  /// "oneDNN 2.6.3 at /usr/lib/...", or in the error what is missing and what to install. Loads the
+  /// library.
   virtual Result<std::string> version() const = 0;
   /// Every candidate for a checked problem, a refused one with its reason. At least one.
-  virtual std::vector<Offer> candidates(const GemmProblem& problem, const DeviceInfo& device) const = 0;
-  virtual Result<std::unique_ptr<Executable>> compile(const GemmProblem& problem, const Config& config,
+  virtual std::vector<Offer> candidates(const GemmProblem& problem,
+                                        const DeviceInfo& device) const = 0;
+  virtual Result<std::unique_ptr<Executable>> compile(const GemmProblem& problem,
+                                                      const Config& config,
                                                       const DeviceInfo& device) const = 0;
 };
 

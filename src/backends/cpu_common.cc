@@ -10,9 +10,12 @@ const IsaKernels& isa_kernels() {
 #if defined(__x86_64__)
   static const IsaKernels& kernels = []() -> const IsaKernels& {
     switch (driver::cpu_isa()) {
-      case driver::Isa::avx512: return kAvx512Kernels;
-      case driver::Isa::avx2: return kAvx2Kernels;
-      case driver::Isa::base: return kBaseKernels;
+      case driver::Isa::avx512:
+        return kAvx512Kernels;
+      case driver::Isa::avx2:
+        return kAvx2Kernels;
+      case driver::Isa::base:
+        return kBaseKernels;
     }
     return kBaseKernels;
   }();
@@ -23,7 +26,8 @@ const IsaKernels& isa_kernels() {
 }
 
 void widen(DType type, const void* from, std::int64_t count, float* to) {
-  if (type == DType::bf16) return isa_kernels().widen_bf16(static_cast<const std::uint16_t*>(from), count, to);
+  if (type == DType::bf16)
+    return isa_kernels().widen_bf16(static_cast<const std::uint16_t*>(from), count, to);
   numeric::widen(type, from, count, to);
 }
 
@@ -38,7 +42,8 @@ Lanes lanes_of_b(const GemmProblem& p) {
 }
 
 double roofline_us(const DeviceInfo& device, double flops, double efficiency, double bytes) {
-  // Two FMA units of the widest vector at 2.5 GHz, and 8 GB/s of memory a thread up to 40: typical of servers.
+  // Two FMA units of the widest vector at 2.5 GHz, and 8 GB/s of memory a thread up to 40: typical
+  // of servers.
   const double lanes = 2.0 * isa_kernels().columns / 2;
   const double flops_per_us = device.threads * 2.0 * lanes * 2500.0;
   const double bytes_per_us = std::min(40e3, 8e3 * device.threads);

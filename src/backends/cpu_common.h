@@ -16,7 +16,8 @@ const IsaKernels& isa_kernels();
 void widen(DType type, const void* from, std::int64_t count, float* to);
 
 /// A or B of a checked problem as lanes (rows of A, rows of B in `nt` terms) along k:
-/// element (lane, k) lies at base + size * (lane * lane_stride + k * k_stride); one of the strides is 1.
+/// element (lane, k) lies at base + size * (lane * lane_stride + k * k_stride); one of the strides
+/// is 1.
 struct Lanes {
   DType type;
   std::int64_t count;  ///< lanes: m or n
@@ -28,8 +29,9 @@ struct Lanes {
 Lanes lanes_of_a(const GemmProblem& problem);
 Lanes lanes_of_b(const GemmProblem& problem);
 
-/// Seconds that a product and its passes take at best, for ranking before anything is measured: arithmetic at
-/// `efficiency` of a rough f32 peak, plus `bytes` moved at a rough memory speed. Microseconds.
+/// Seconds that a product and its passes take at best, for ranking before anything is measured:
+/// arithmetic at `efficiency` of a rough f32 peak, plus `bytes` moved at a rough memory speed.
+/// Microseconds.
 double roofline_us(const DeviceInfo& device, double flops, double efficiency, double bytes);
 
 /// Bytes of all operands of the problem, each once.

@@ -10,7 +10,8 @@
 namespace lapidary::backends {
 namespace {
 
-constexpr std::int64_t kStrip = 256;  // columns evaluated at a time: a dozen nodes stay in the first-level cache
+constexpr std::int64_t kStrip =
+    256;  // columns evaluated at a time: a dozen nodes stay in the first-level cache
 
 // gelu(x) = x * Phi(x), Phi by erfc so that the left tail keeps its relative accuracy.
 float gelu(float x) { return 0.5f * x * std::erfc(-x * 0.70710678f); }
@@ -62,49 +63,121 @@ void cast(DType type, const float* x, std::int64_t count, float* y) {
 }
 
 /// y = op(a, b, c) over a strip. Leaves are not handled here.
-void apply(const EpilogueNode& node, const float* a, const float* b, const float* c, std::int64_t count, float* y) {
+void apply(const EpilogueNode& node, const float* a, const float* b, const float* c,
+           std::int64_t count, float* y) {
   using Op = EpilogueOp;
   switch (node.op) {
-    case Op::number: case Op::operand: case Op::acc: case Op::gate: case Op::up: return;
-    case Op::local: std::copy_n(a, count, y); return;
-    case Op::add: zip(a, b, count, y, [](float p, float q) { return p + q; }); return;
-    case Op::sub: zip(a, b, count, y, [](float p, float q) { return p - q; }); return;
-    case Op::mul: zip(a, b, count, y, [](float p, float q) { return p * q; }); return;
-    case Op::div: zip(a, b, count, y, [](float p, float q) { return p / q; }); return;
-    case Op::lt: zip(a, b, count, y, [](float p, float q) { return p < q ? 1.0f : 0.0f; }); return;
-    case Op::le: zip(a, b, count, y, [](float p, float q) { return p <= q ? 1.0f : 0.0f; }); return;
-    case Op::gt: zip(a, b, count, y, [](float p, float q) { return p > q ? 1.0f : 0.0f; }); return;
-    case Op::ge: zip(a, b, count, y, [](float p, float q) { return p >= q ? 1.0f : 0.0f; }); return;
-    case Op::eq: zip(a, b, count, y, [](float p, float q) { return p == q ? 1.0f : 0.0f; }); return;
-    case Op::ne: zip(a, b, count, y, [](float p, float q) { return p != q ? 1.0f : 0.0f; }); return;
-    case Op::neg: map(a, count, y, [](float x) { return -x; }); return;
-    case Op::abs: map(a, count, y, [](float x) { return std::fabs(x); }); return;
-    case Op::exp: map(a, count, y, [](float x) { return std::exp(x); }); return;
-    case Op::log: map(a, count, y, [](float x) { return std::log(x); }); return;
-    case Op::sqrt: map(a, count, y, [](float x) { return std::sqrt(x); }); return;
-    case Op::rsqrt: map(a, count, y, [](float x) { return 1.0f / std::sqrt(x); }); return;
-    case Op::tanh: map(a, count, y, [](float x) { return std::tanh(x); }); return;
-    case Op::erf: map(a, count, y, [](float x) { return std::erf(x); }); return;
-    case Op::sigmoid: map(a, count, y, sigmoid); return;
-    case Op::relu: map(a, count, y, relu); return;
-    case Op::gelu: map(a, count, y, [](float x) { return std::isinf(x) && x < 0 ? -0.0f : gelu(x); }); return;
-    case Op::gelu_tanh: map(a, count, y, gelu_tanh); return;
-    case Op::silu: map(a, count, y, silu); return;
-    case Op::softplus: map(a, count, y, softplus); return;
-    case Op::drelu: map(a, count, y, [](float x) { return x > 0 ? 1.0f : std::isnan(x) ? x : 0.0f; }); return;
-    case Op::dgelu: map(a, count, y, dgelu); return;
-    case Op::dgelu_tanh: map(a, count, y, dgelu_tanh); return;
-    case Op::dsilu: map(a, count, y, dsilu); return;
-    case Op::min: zip(a, b, count, y, min_nan); return;
-    case Op::max: zip(a, b, count, y, max_nan); return;
-    case Op::leaky_relu: zip(a, b, count, y, [](float x, float slope) { return x < 0 ? x * slope : x; }); return;
+    case Op::number:
+    case Op::operand:
+    case Op::acc:
+    case Op::gate:
+    case Op::up:
+      return;
+    case Op::local:
+      std::copy_n(a, count, y);
+      return;
+    case Op::add:
+      zip(a, b, count, y, [](float p, float q) { return p + q; });
+      return;
+    case Op::sub:
+      zip(a, b, count, y, [](float p, float q) { return p - q; });
+      return;
+    case Op::mul:
+      zip(a, b, count, y, [](float p, float q) { return p * q; });
+      return;
+    case Op::div:
+      zip(a, b, count, y, [](float p, float q) { return p / q; });
+      return;
+    case Op::lt:
+      zip(a, b, count, y, [](float p, float q) { return p < q ? 1.0f : 0.0f; });
+      return;
+    case Op::le:
+      zip(a, b, count, y, [](float p, float q) { return p <= q ? 1.0f : 0.0f; });
+      return;
+    case Op::gt:
+      zip(a, b, count, y, [](float p, float q) { return p > q ? 1.0f : 0.0f; });
+      return;
+    case Op::ge:
+      zip(a, b, count, y, [](float p, float q) { return p >= q ? 1.0f : 0.0f; });
+      return;
+    case Op::eq:
+      zip(a, b, count, y, [](float p, float q) { return p == q ? 1.0f : 0.0f; });
+      return;
+    case Op::ne:
+      zip(a, b, count, y, [](float p, float q) { return p != q ? 1.0f : 0.0f; });
+      return;
+    case Op::neg:
+      map(a, count, y, [](float x) { return -x; });
+      return;
+    case Op::abs:
+      map(a, count, y, [](float x) { return std::fabs(x); });
+      return;
+    case Op::exp:
+      map(a, count, y, [](float x) { return std::exp(x); });
+      return;
+    case Op::log:
+      map(a, count, y, [](float x) { return std::log(x); });
+      return;
+    case Op::sqrt:
+      map(a, count, y, [](float x) { return std::sqrt(x); });
+      return;
+    case Op::rsqrt:
+      map(a, count, y, [](float x) { return 1.0f / std::sqrt(x); });
+      return;
+    case Op::tanh:
+      map(a, count, y, [](float x) { return std::tanh(x); });
+      return;
+    case Op::erf:
+      map(a, count, y, [](float x) { return std::erf(x); });
+      return;
+    case Op::sigmoid:
+      map(a, count, y, sigmoid);
+      return;
+    case Op::relu:
+      map(a, count, y, relu);
+      return;
+    case Op::gelu:
+      map(a, count, y, [](float x) { return std::isinf(x) && x < 0 ? -0.0f : gelu(x); });
+      return;
+    case Op::gelu_tanh:
+      map(a, count, y, gelu_tanh);
+      return;
+    case Op::silu:
+      map(a, count, y, silu);
+      return;
+    case Op::softplus:
+      map(a, count, y, softplus);
+      return;
+    case Op::drelu:
+      map(a, count, y, [](float x) { return x > 0 ? 1.0f : std::isnan(x) ? x : 0.0f; });
+      return;
+    case Op::dgelu:
+      map(a, count, y, dgelu);
+      return;
+    case Op::dgelu_tanh:
+      map(a, count, y, dgelu_tanh);
+      return;
+    case Op::dsilu:
+      map(a, count, y, dsilu);
+      return;
+    case Op::min:
+      zip(a, b, count, y, min_nan);
+      return;
+    case Op::max:
+      zip(a, b, count, y, max_nan);
+      return;
+    case Op::leaky_relu:
+      zip(a, b, count, y, [](float x, float slope) { return x < 0 ? x * slope : x; });
+      return;
     case Op::clamp:
       for (std::int64_t i = 0; i < count; ++i) y[i] = min_nan(max_nan(a[i], b[i]), c[i]);
       return;
     case Op::select:
       for (std::int64_t i = 0; i < count; ++i) y[i] = a[i] != 0.0f ? b[i] : c[i];
       return;
-    case Op::cast: cast(node.type, a, count, y); return;
+    case Op::cast:
+      cast(node.type, a, count, y);
+      return;
   }
 }
 
@@ -114,7 +187,9 @@ float identity(Reduction reduction) {
 }
 
 float combine(Reduction reduction, float a, float b) {
-  return reduction == Reduction::sum ? a + b : reduction == Reduction::max ? max_nan(a, b) : min_nan(a, b);
+  return reduction == Reduction::sum   ? a + b
+         : reduction == Reduction::max ? max_nan(a, b)
+                                       : min_nan(a, b);
 }
 
 /// Nodes that any assignment needs, in order.
@@ -137,20 +212,29 @@ std::vector<int> live_nodes(const Epilogue& program) {
 }
 
 /// An operand's row m from column n on, widened to f32: count values, or one value spread.
-void read_operand(const OperandSpec& spec, const char* base, Axes axes, std::int64_t m, std::int64_t n, std::int64_t count,
-                  float* y) {
+void read_operand(const OperandSpec& spec, const char* base, Axes axes, std::int64_t m,
+                  std::int64_t n, std::int64_t count, float* y) {
   const std::int64_t size = size_bytes(spec.type);
   switch (axes) {
-    case Axes::mn: numeric::widen(spec.type, base + (m * spec.pitch + n) * size, count, y); return;
-    case Axes::n: numeric::widen(spec.type, base + n * size, count, y); return;
-    case Axes::m: std::fill_n(y, count, numeric::load(spec.type, base, m)); return;
-    case Axes::none: std::fill_n(y, count, numeric::load(spec.type, base, 0)); return;
+    case Axes::mn:
+      numeric::widen(spec.type, base + (m * spec.pitch + n) * size, count, y);
+      return;
+    case Axes::n:
+      numeric::widen(spec.type, base + n * size, count, y);
+      return;
+    case Axes::m:
+      std::fill_n(y, count, numeric::load(spec.type, base, m));
+      return;
+    case Axes::none:
+      std::fill_n(y, count, numeric::load(spec.type, base, 0));
+      return;
   }
 }
 
 }  // namespace
 
-CpuEpilogue::CpuEpilogue(const GemmProblem& problem, std::int64_t tile_rows, std::int64_t tile_columns, bool scaled)
+CpuEpilogue::CpuEpilogue(const GemmProblem& problem, std::int64_t tile_rows,
+                         std::int64_t tile_columns, bool scaled)
     : problem_(problem),
       specs_(operands(problem)),
       rows_(problem.m),
@@ -165,7 +249,8 @@ CpuEpilogue::CpuEpilogue(const GemmProblem& problem, std::int64_t tile_rows, std
     }
     return -1;
   };
-  for (const EpilogueInput& input : problem.epilogue.inputs) input_operand_.push_back(index_of(input.name, false));
+  for (const EpilogueInput& input : problem.epilogue.inputs)
+    input_operand_.push_back(index_of(input.name, false));
   for (std::size_t i = 0; i < problem.epilogue.assignments.size(); ++i) {
     const EpilogueAssignment& a = problem.epilogue.assignments[i];
     const int operand = a.output ? index_of(a.name, true) : -1;
@@ -183,23 +268,27 @@ CpuEpilogue::CpuEpilogue(const GemmProblem& problem, std::int64_t tile_rows, std
 
 std::int64_t CpuEpilogue::partial_bytes() const { return partial_floats_ * 4; }
 
-CpuEpilogue::Call CpuEpilogue::begin(std::span<void* const> operands, std::int64_t entry, void* partials) const {
-  Call call{.program = problem_.epilogue, .operands = {}, .partials = static_cast<float*>(partials)};
+CpuEpilogue::Call CpuEpilogue::begin(std::span<void* const> operands, std::int64_t entry,
+                                     void* partials) const {
+  Call call{
+      .program = problem_.epilogue, .operands = {}, .partials = static_cast<float*>(partials)};
   for (std::size_t i = 0; i < specs_.size(); ++i) {
-    call.operands.push_back(static_cast<char*>(operands[i]) + entry * specs_[i].batch_stride * size_bytes(specs_[i].type));
+    call.operands.push_back(static_cast<char*>(operands[i]) +
+                            entry * specs_[i].batch_stride * size_bytes(specs_[i].type));
   }
   const auto is_scalar = [](const EpilogueInput& input) { return input.axes == Axes::none; };
   if (std::ranges::any_of(call.program.inputs, is_scalar)) {
     call.program = problem::drop_zero_terms(problem_.epilogue, [&](int input) {
-      const auto operand = static_cast<std::size_t>(input_operand_[static_cast<std::size_t>(input)]);
+      const auto operand =
+          static_cast<std::size_t>(input_operand_[static_cast<std::size_t>(input)]);
       return static_cast<double>(numeric::load(specs_[operand].type, call.operands[operand], 0));
     });
   }
   return call;
 }
 
-void CpuEpilogue::tile(const Call& call, std::int64_t tile_m, std::int64_t tile_n, const float* acc, const float* up,
-                       std::int64_t pitch) const {
+void CpuEpilogue::tile(const Call& call, std::int64_t tile_m, std::int64_t tile_n, const float* acc,
+                       const float* up, std::int64_t pitch) const {
   const Epilogue& program = call.program;
   const std::vector<int> order = live_nodes(program);
   const std::int64_t m0 = tile_m * tile_rows_, m1 = std::min(rows_, m0 + tile_rows_);
@@ -228,27 +317,41 @@ void CpuEpilogue::tile(const Call& call, std::int64_t tile_m, std::int64_t tile_
           std::copy_n(from, count, y);
           return;
         }
-        const auto* sa = reinterpret_cast<const float*>(call.operands[static_cast<std::size_t>(scale_a_)]);
-        const auto* sb = reinterpret_cast<const float*>(call.operands[static_cast<std::size_t>(scale_b_)]);
+        const auto* sa =
+            reinterpret_cast<const float*>(call.operands[static_cast<std::size_t>(scale_a_)]);
+        const auto* sb =
+            reinterpret_cast<const float*>(call.operands[static_cast<std::size_t>(scale_b_)]);
         const float row = sa[m * row_scale];
-        for (std::int64_t i = 0; i < count; ++i) y[i] = from[i] * row * sb[(column + i) * row_scale];
+        for (std::int64_t i = 0; i < count; ++i)
+          y[i] = from[i] * row * sb[(column + i) * row_scale];
       };
       for (const int index : order) {
         const EpilogueNode& node = program.nodes[static_cast<std::size_t>(index)];
         float* y = values.data() + index * kStrip;
-        const auto arg = [&](int i) { return values.data() + std::max(0, node.args[static_cast<std::size_t>(i)]) * kStrip; };
+        const auto arg = [&](int i) {
+          return values.data() + std::max(0, node.args[static_cast<std::size_t>(i)]) * kStrip;
+        };
         switch (node.op) {
-          case EpilogueOp::number: std::fill_n(y, count, static_cast<float>(node.number)); break;
+          case EpilogueOp::number:
+            std::fill_n(y, count, static_cast<float>(node.number));
+            break;
           case EpilogueOp::operand: {
-            const auto operand = static_cast<std::size_t>(input_operand_[static_cast<std::size_t>(node.symbol)]);
+            const auto operand =
+                static_cast<std::size_t>(input_operand_[static_cast<std::size_t>(node.symbol)]);
             read_operand(specs_[operand], call.operands[operand],
-                         program.inputs[static_cast<std::size_t>(node.symbol)].axes, m, n, count, y);
+                         program.inputs[static_cast<std::size_t>(node.symbol)].axes, m, n, count,
+                         y);
             break;
           }
           case EpilogueOp::acc:
-          case EpilogueOp::gate: scaled(acc + (m - m0) * pitch + (n - n0), n, y); break;
-          case EpilogueOp::up: scaled(up + (m - m0) * pitch + (n - n0), columns_ + n, y); break;
-          default: apply(node, arg(0), arg(1), arg(2), count, y);
+          case EpilogueOp::gate:
+            scaled(acc + (m - m0) * pitch + (n - n0), n, y);
+            break;
+          case EpilogueOp::up:
+            scaled(up + (m - m0) * pitch + (n - n0), columns_ + n, y);
+            break;
+          default:
+            apply(node, arg(0), arg(1), arg(2), count, y);
         }
       }
       for (std::size_t i = 0; i < program.assignments.size(); ++i) {
@@ -264,18 +367,21 @@ void CpuEpilogue::tile(const Call& call, std::int64_t tile_m, std::int64_t tile_
         } else if (a.axes == Axes::n) {  // the same for every row: the first tile row writes it
           if (m == 0) numeric::narrow(spec.type, y, count, base + n * size);
         } else if (n == 0) {
-          if (a.axes == Axes::m || m == 0) numeric::store(spec.type, base, a.axes == Axes::m ? m : 0, y[0]);
+          if (a.axes == Axes::m || m == 0)
+            numeric::store(spec.type, base, a.axes == Axes::m ? m : 0, y[0]);
         }
       }
       for (const Slot& slot : slots_) {
-        const EpilogueAssignment& a = program.assignments[static_cast<std::size_t>(slot.assignment)];
+        const EpilogueAssignment& a =
+            program.assignments[static_cast<std::size_t>(slot.assignment)];
         const float* y = values.data() + a.root * kStrip;
         float* out = call.partials + slot.offset;
         if (a.axes == Axes::n) {
           float* line = out + tile_m * columns_ + n;
           for (std::int64_t i = 0; i < count; ++i) line[i] = combine(a.reduction, line[i], y[i]);
         } else {
-          float& cell = a.axes == Axes::m ? out[tile_n * rows_ + m] : out[tile_m * column_tiles_ + tile_n];
+          float& cell =
+              a.axes == Axes::m ? out[tile_n * rows_ + m] : out[tile_m * column_tiles_ + tile_n];
           float strip = identity(a.reduction);
           for (std::int64_t i = 0; i < count; ++i) strip = combine(a.reduction, strip, y[i]);
           cell = combine(a.reduction, cell, strip);
@@ -287,15 +393,19 @@ void CpuEpilogue::tile(const Call& call, std::int64_t tile_m, std::int64_t tile_
 
 void CpuEpilogue::finish(const Call& call) const {
   for (const Slot& slot : slots_) {
-    const EpilogueAssignment& a = call.program.assignments[static_cast<std::size_t>(slot.assignment)];
+    const EpilogueAssignment& a =
+        call.program.assignments[static_cast<std::size_t>(slot.assignment)];
     const OperandSpec& spec = specs_[static_cast<std::size_t>(slot.operand)];
     char* base = call.operands[static_cast<std::size_t>(slot.operand)];
     const float* in = call.partials + slot.offset;
     const std::int64_t results = a.axes == Axes::m ? rows_ : a.axes == Axes::n ? columns_ : 1;
-    const std::int64_t parts = a.axes == Axes::m ? column_tiles_ : a.axes == Axes::n ? row_tiles_ : row_tiles_ * column_tiles_;
+    const std::int64_t parts = a.axes == Axes::m   ? column_tiles_
+                               : a.axes == Axes::n ? row_tiles_
+                                                   : row_tiles_ * column_tiles_;
     for (std::int64_t i = 0; i < results; ++i) {
       float total = identity(a.reduction);
-      for (std::int64_t p = 0; p < parts; ++p) total = combine(a.reduction, total, in[p * results + i]);
+      for (std::int64_t p = 0; p < parts; ++p)
+        total = combine(a.reduction, total, in[p * results + i]);
       numeric::store(spec.type, base, i, total);
     }
   }

@@ -6,13 +6,13 @@
 
 #include "backends/backend.h"
 
-// A library's plain product, made to serve any problem: operands that it cannot read are widened first, the epilogue
-// runs as a separate pass behind it, both timed with it. Works through D in chunks, so that the f32 intermediate and
-// the widened operands fit a workspace.
+// A library's plain product, made to serve any problem: operands that it cannot read are widened
+// first, the epilogue runs as a separate pass behind it, both timed with it. Works through D in
+// chunks, so that the f32 intermediate and the widened operands fit a workspace.
 namespace lapidary::backends {
 
-/// c (m, n) = a * b in f32, c row-major with pitch ldc. `a_km`: A is stored (k, m); `b_kn`: B is stored (k, n); else
-/// (m, k) and (n, k). Elements are of the type that the library was asked for.
+/// c (m, n) = a * b in f32, c row-major with pitch ldc. `a_km`: A is stored (k, m); `b_kn`: B is
+/// stored (k, n); else (m, k) and (n, k). Elements are of the type that the library was asked for.
 struct Product {
   std::int64_t m, n, k;
   const void* a;
@@ -35,13 +35,14 @@ struct Chunks {
 };
 Config config_of(const Chunks& chunks);
 
-/// Every way of cutting a problem for a library that multiplies `input`, refused ones with their reason.
-/// `efficiency`: of the f32 peak, for ranking.
-std::vector<Offer> library_offers(const GemmProblem& problem, const DeviceInfo& device, std::string_view backend,
-                                  DType input, double efficiency);
+/// Every way of cutting a problem for a library that multiplies `input`, refused ones with their
+/// reason. `efficiency`: of the f32 peak, for ranking.
+std::vector<Offer> library_offers(const GemmProblem& problem, const DeviceInfo& device,
+                                  std::string_view backend, DType input, double efficiency);
 
 /// The executable of one such config; `invalid_argument` when it is none.
-Result<std::unique_ptr<Executable>> library_gemm(const GemmProblem& problem, std::string_view backend, const Config& config,
+Result<std::unique_ptr<Executable>> library_gemm(const GemmProblem& problem,
+                                                 std::string_view backend, const Config& config,
                                                  Multiply multiply);
 
 /// Is every value of `type` a value of `input` too?

@@ -17,52 +17,79 @@
 namespace lapidary::backends {
 namespace {
 
-// Our own declarations of what we use of oneapi/dnnl/dnnl_types.h, version 2.6; onednn_test.cc holds them against the
-// header where there is one. Descriptors are filled and read by the library alone, so only their sizes matter.
-struct MemoryDesc { alignas(8) std::array<char, 696> bytes; };
-struct MatmulDesc { alignas(8) std::array<char, 2800> bytes; };
-struct ExecArg { int arg; void* memory; };
-struct Version { int major, minor, patch; };
+// Our own declarations of what we use of oneapi/dnnl/dnnl_types.h, version 2.6; onednn_test.cc
+// holds them against the header where there is one. Descriptors are filled and read by the library
+// alone, so only their sizes matter.
+struct MemoryDesc {
+  alignas(8) std::array<char, 696> bytes;
+};
+struct MatmulDesc {
+  alignas(8) std::array<char, 2800> bytes;
+};
+struct ExecArg {
+  int arg;
+  void* memory;
+};
+struct Version {
+  int major, minor, patch;
+};
 using Handle = void*;
 using Dims = std::int64_t[12];
-constexpr int kSuccess = 0, kF16 = 1, kBf16 = 2, kF32 = 3, kCpu = 1, kFormatAny = 1, kScratchpadUser = 1;
+constexpr int kSuccess = 0, kF16 = 1, kBf16 = 2, kF32 = 3, kCpu = 1, kFormatAny = 1,
+              kScratchpadUser = 1;
 constexpr int kSrc = 1, kDst = 17, kWeights = 33, kBias = 41, kScratchpad = 80, kPostOp = 16384;
 constexpr int kQueryWeights = 131, kQueryScratchpad = 136;
 enum Alg : int {
-  kRelu = 31, kTanh = 47, kGeluErf = 48, kAbs = 95, kSqrt = 111, kLinear = 127, kSoftRelu = 159, kLogistic = 175, kExp = 191,
-  kGeluTanh = 207, kSwish = 223, kClip = 255,
-  kBinaryAdd = 131056, kBinaryMul = 131057, kBinaryMax = 131058, kBinaryMin = 131059, kBinaryDiv = 131060, kBinarySub = 131061,
+  kRelu = 31,
+  kTanh = 47,
+  kGeluErf = 48,
+  kAbs = 95,
+  kSqrt = 111,
+  kLinear = 127,
+  kSoftRelu = 159,
+  kLogistic = 175,
+  kExp = 191,
+  kGeluTanh = 207,
+  kSwish = 223,
+  kClip = 255,
+  kBinaryAdd = 131056,
+  kBinaryMul = 131057,
+  kBinaryMax = 131058,
+  kBinaryMin = 131059,
+  kBinaryDiv = 131060,
+  kBinarySub = 131061,
 };
 
 /// Every entry point that we call: name and type.
-#define LAPIDARY_ONEDNN_FUNCTIONS(X)                                                             \
-  X(engine_create, int(Handle*, int kind, std::size_t index))                                    \
-  X(stream_create, int(Handle*, Handle engine, unsigned flags))                                  \
-  X(stream_wait, int(Handle))                                                                    \
-  X(stream_destroy, int(Handle))                                                                 \
-  X(memory_desc_init_by_strides, int(MemoryDesc*, int, const Dims, int type, const Dims))        \
-  X(memory_desc_init_by_tag, int(MemoryDesc*, int, const Dims, int type, int tag))               \
-  X(memory_desc_get_size, std::size_t(const MemoryDesc*))                                        \
-  X(memory_desc_equal, int(const MemoryDesc*, const MemoryDesc*))                                \
-  X(matmul_desc_init, int(MatmulDesc*, const MemoryDesc* src, const MemoryDesc* weights,         \
-                          const MemoryDesc* bias, const MemoryDesc* dst))                        \
-  X(primitive_attr_create, int(Handle*))                                                         \
-  X(primitive_attr_destroy, int(Handle))                                                         \
-  X(primitive_attr_set_scratchpad_mode, int(Handle, int))                                        \
-  X(primitive_attr_set_post_ops, int(Handle, Handle))                                            \
-  X(post_ops_create, int(Handle*))                                                               \
-  X(post_ops_destroy, int(Handle))                                                               \
-  X(post_ops_append_eltwise, int(Handle, float scale, int alg, float alpha, float beta))         \
-  X(post_ops_append_binary, int(Handle, int alg, const MemoryDesc*))                             \
-  X(primitive_desc_create, int(Handle*, const void* desc, Handle attr, Handle engine, Handle))   \
-  X(primitive_desc_destroy, int(Handle))                                                         \
-  X(primitive_desc_query_md, const MemoryDesc*(Handle, int what, int index))                     \
-  X(reorder_primitive_desc_create, int(Handle*, const MemoryDesc*, Handle, const MemoryDesc*, Handle, Handle attr)) \
-  X(primitive_create, int(Handle*, Handle))                                                      \
-  X(primitive_destroy, int(Handle))                                                              \
-  X(primitive_execute, int(Handle, Handle stream, int count, const ExecArg*))                    \
-  X(memory_create, int(Handle*, const MemoryDesc*, Handle engine, void* data))                   \
-  X(memory_destroy, int(Handle))                                                                 \
+#define LAPIDARY_ONEDNN_FUNCTIONS(X)                                                           \
+  X(engine_create, int(Handle*, int kind, std::size_t index))                                  \
+  X(stream_create, int(Handle*, Handle engine, unsigned flags))                                \
+  X(stream_wait, int(Handle))                                                                  \
+  X(stream_destroy, int(Handle))                                                               \
+  X(memory_desc_init_by_strides, int(MemoryDesc*, int, const Dims, int type, const Dims))      \
+  X(memory_desc_init_by_tag, int(MemoryDesc*, int, const Dims, int type, int tag))             \
+  X(memory_desc_get_size, std::size_t(const MemoryDesc*))                                      \
+  X(memory_desc_equal, int(const MemoryDesc*, const MemoryDesc*))                              \
+  X(matmul_desc_init, int(MatmulDesc*, const MemoryDesc* src, const MemoryDesc* weights,       \
+                          const MemoryDesc* bias, const MemoryDesc* dst))                      \
+  X(primitive_attr_create, int(Handle*))                                                       \
+  X(primitive_attr_destroy, int(Handle))                                                       \
+  X(primitive_attr_set_scratchpad_mode, int(Handle, int))                                      \
+  X(primitive_attr_set_post_ops, int(Handle, Handle))                                          \
+  X(post_ops_create, int(Handle*))                                                             \
+  X(post_ops_destroy, int(Handle))                                                             \
+  X(post_ops_append_eltwise, int(Handle, float scale, int alg, float alpha, float beta))       \
+  X(post_ops_append_binary, int(Handle, int alg, const MemoryDesc*))                           \
+  X(primitive_desc_create, int(Handle*, const void* desc, Handle attr, Handle engine, Handle)) \
+  X(primitive_desc_destroy, int(Handle))                                                       \
+  X(primitive_desc_query_md, const MemoryDesc*(Handle, int what, int index))                   \
+  X(reorder_primitive_desc_create,                                                             \
+    int(Handle*, const MemoryDesc*, Handle, const MemoryDesc*, Handle, Handle attr))           \
+  X(primitive_create, int(Handle*, Handle))                                                    \
+  X(primitive_destroy, int(Handle))                                                            \
+  X(primitive_execute, int(Handle, Handle stream, int count, const ExecArg*))                  \
+  X(memory_create, int(Handle*, const MemoryDesc*, Handle engine, void* data))                 \
+  X(memory_destroy, int(Handle))                                                               \
   X(version, const Version*())
 
 struct OneDnn {
@@ -74,18 +101,22 @@ struct OneDnn {
 };
 
 Result<OneDnn> load() {
-  LAPIDARY_TRY(const driver::Library library, driver::Library::open(env("LAPIDARY_ONEDNN").value_or(""), {"libdnnl.so.2"}));
+  LAPIDARY_TRY(const driver::Library library,
+               driver::Library::open(env("LAPIDARY_ONEDNN").value_or(""), {"libdnnl.so.2"}));
   OneDnn dnn;
-#define X(name, ...)                                                                                  \
-  dnn.name = library.find<__VA_ARGS__>("dnnl_" #name);                                                \
-  if (dnn.name == nullptr) return fail(ErrorCode::unsupported, "{} lacks dnnl_" #name, library.path());
+#define X(name, ...)                                   \
+  dnn.name = library.find<__VA_ARGS__>("dnnl_" #name); \
+  if (dnn.name == nullptr)                             \
+    return fail(ErrorCode::unsupported, "{} lacks dnnl_" #name, library.path());
   LAPIDARY_ONEDNN_FUNCTIONS(X)
 #undef X
   const Version* v = dnn.version();
   if (v->major != 2 || v->minor < 6) {
-    return fail(ErrorCode::unsupported, "{} is version {}.{}; 2.6 or a later 2.x is needed", library.path(), v->major, v->minor);
+    return fail(ErrorCode::unsupported, "{} is version {}.{}; 2.6 or a later 2.x is needed",
+                library.path(), v->major, v->minor);
   }
-  if (dnn.engine_create(&dnn.engine, kCpu, 0) != kSuccess) return fail(ErrorCode::unsupported, "{}: no CPU engine", library.path());
+  if (dnn.engine_create(&dnn.engine, kCpu, 0) != kSuccess)
+    return fail(ErrorCode::unsupported, "{}: no CPU engine", library.path());
   dnn.text = fmt::format("oneDNN {}.{}.{} at {}", v->major, v->minor, v->patch, library.path());
   return dnn;
 }
@@ -95,19 +126,25 @@ const Result<OneDnn>& library() {
   return loaded;
 }
 
-constexpr const char* kMissing = "oneDNN is not here ({}); install libdnnl2, or set LAPIDARY_ONEDNN to libdnnl.so.2";
+constexpr const char* kMissing =
+    "oneDNN is not here ({}); install libdnnl2, or set LAPIDARY_ONEDNN to libdnnl.so.2";
 
 Result<int> data_type(DType type) {
   switch (type) {
-    case DType::f32: return kF32;
-    case DType::bf16: return kBf16;
-    case DType::f16: return kF16;
-    default: return fail(ErrorCode::unsupported, "oneDNN 2.x has no {}", name(type));
+    case DType::f32:
+      return kF32;
+    case DType::bf16:
+      return kBf16;
+    case DType::f16:
+      return kF16;
+    default:
+      return fail(ErrorCode::unsupported, "oneDNN 2.x has no {}", name(type));
   }
 }
 
 /// A row-major matrix, or its transpose, with a pitch.
-MemoryDesc matrix(std::int64_t rows, std::int64_t columns, int type, std::int64_t row_stride, std::int64_t column_stride) {
+MemoryDesc matrix(std::int64_t rows, std::int64_t columns, int type, std::int64_t row_stride,
+                  std::int64_t column_stride) {
   MemoryDesc desc;
   const Dims dims = {rows, columns}, strides = {row_stride, column_stride};
   library()->memory_desc_init_by_strides(&desc, 2, dims, type, strides);
@@ -119,7 +156,8 @@ class Owned {
  public:
   using Destroy = int (*)(Handle);
   Owned(Handle handle, Destroy destroy) : handle_(handle), destroy_(destroy) {}
-  Owned(Owned&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)), destroy_(other.destroy_) {}
+  Owned(Owned&& other) noexcept
+      : handle_(std::exchange(other.handle_, nullptr)), destroy_(other.destroy_) {}
   Owned& operator=(Owned&& other) noexcept {
     std::swap(handle_, other.handle_);
     std::swap(destroy_, other.destroy_);
@@ -154,7 +192,8 @@ class ChainMatcher {
     for (const EpilogueAssignment& a : e_.assignments) {
       if (a.output) LAPIDARY_TRY_STATUS(walk(a.root));
     }
-    if (chain_.size() > 32) return fail(ErrorCode::unsupported, "{} post-ops; oneDNN takes 32", chain_.size());
+    if (chain_.size() > 32)
+      return fail(ErrorCode::unsupported, "{} post-ops; oneDNN takes 32", chain_.size());
     return chain_;
   }
 
@@ -164,7 +203,8 @@ class ChainMatcher {
   bool holds_acc(int i) const {
     if (i < 0) return false;
     const EpilogueNode& n = node(i);
-    return n.op == EpilogueOp::acc || std::ranges::any_of(n.args, [&](int arg) { return holds_acc(arg); });
+    return n.op == EpilogueOp::acc ||
+           std::ranges::any_of(n.args, [&](int arg) { return holds_acc(arg); });
   }
 
   /// An operand or number at the other side of a binary operation; numbers may be negated.
@@ -188,41 +228,65 @@ class ChainMatcher {
     const EpilogueNode& n = node(index);
     using Op = EpilogueOp;
     switch (n.op) {
-      case Op::acc: return {};
-      case Op::local: return walk(n.args[0]);
-      case Op::neg: return eltwise(n.args[0], kLinear, -1, 0);
-      case Op::abs: return eltwise(n.args[0], kAbs);
-      case Op::exp: return eltwise(n.args[0], kExp);
-      case Op::sqrt: return eltwise(n.args[0], kSqrt);
-      case Op::tanh: return eltwise(n.args[0], kTanh);
-      case Op::sigmoid: return eltwise(n.args[0], kLogistic);
-      case Op::relu: return eltwise(n.args[0], kRelu);
-      case Op::gelu: return eltwise(n.args[0], kGeluErf);
-      case Op::gelu_tanh: return eltwise(n.args[0], kGeluTanh);
-      case Op::silu: return eltwise(n.args[0], kSwish, 1);
-      case Op::softplus: return eltwise(n.args[0], kSoftRelu);
+      case Op::acc:
+        return {};
+      case Op::local:
+        return walk(n.args[0]);
+      case Op::neg:
+        return eltwise(n.args[0], kLinear, -1, 0);
+      case Op::abs:
+        return eltwise(n.args[0], kAbs);
+      case Op::exp:
+        return eltwise(n.args[0], kExp);
+      case Op::sqrt:
+        return eltwise(n.args[0], kSqrt);
+      case Op::tanh:
+        return eltwise(n.args[0], kTanh);
+      case Op::sigmoid:
+        return eltwise(n.args[0], kLogistic);
+      case Op::relu:
+        return eltwise(n.args[0], kRelu);
+      case Op::gelu:
+        return eltwise(n.args[0], kGeluErf);
+      case Op::gelu_tanh:
+        return eltwise(n.args[0], kGeluTanh);
+      case Op::silu:
+        return eltwise(n.args[0], kSwish, 1);
+      case Op::softplus:
+        return eltwise(n.args[0], kSoftRelu);
       case Op::leaky_relu:
-        if (const auto slope = constant(n.args[1])) return eltwise(n.args[0], kRelu, static_cast<float>(*slope));
+        if (const auto slope = constant(n.args[1]))
+          return eltwise(n.args[0], kRelu, static_cast<float>(*slope));
         return fail(ErrorCode::unsupported, "leaky_relu with a slope that is no number");
       case Op::clamp: {
         const auto low = constant(n.args[1]), high = constant(n.args[2]);
-        if (low && high) return eltwise(n.args[0], kClip, static_cast<float>(*low), static_cast<float>(*high));
+        if (low && high)
+          return eltwise(n.args[0], kClip, static_cast<float>(*low), static_cast<float>(*high));
         return fail(ErrorCode::unsupported, "clamp with bounds that are no numbers");
       }
-      case Op::add: return binary(n, kBinaryAdd, true);
-      case Op::mul: return binary(n, kBinaryMul, true);
-      case Op::max: return binary(n, kBinaryMax, true);
-      case Op::min: return binary(n, kBinaryMin, true);
-      case Op::sub: return binary(n, kBinarySub, false);
-      case Op::div: return binary(n, kBinaryDiv, false);
-      default: return fail(ErrorCode::unsupported, "no post-op does '{}'", std::string(n.op == Op::cast ? "cast" : "this function"));
+      case Op::add:
+        return binary(n, kBinaryAdd, true);
+      case Op::mul:
+        return binary(n, kBinaryMul, true);
+      case Op::max:
+        return binary(n, kBinaryMax, true);
+      case Op::min:
+        return binary(n, kBinaryMin, true);
+      case Op::sub:
+        return binary(n, kBinarySub, false);
+      case Op::div:
+        return binary(n, kBinaryDiv, false);
+      default:
+        return fail(ErrorCode::unsupported, "no post-op does '{}'",
+                    std::string(n.op == Op::cast ? "cast" : "this function"));
     }
   }
 
   Status binary(const EpilogueNode& n, int alg, bool commutes) {
     const bool left = holds_acc(n.args[0]), right = holds_acc(n.args[1]);
     if (left && right) return fail(ErrorCode::unsupported, "the accumulator is used twice");
-    if (!left && !commutes) return fail(ErrorCode::unsupported, "the accumulator stands right of - or /");
+    if (!left && !commutes)
+      return fail(ErrorCode::unsupported, "the accumulator stands right of - or /");
     const int chain = left ? n.args[0] : n.args[1], other = left ? n.args[1] : n.args[0];
     if (const auto number = constant(other)) {
       const auto value = static_cast<float>(*number);
@@ -232,10 +296,13 @@ class ChainMatcher {
       return fail(ErrorCode::unsupported, "a number at max, min or /");
     }
     const EpilogueNode& o = node(other);
-    if (o.op != EpilogueOp::operand) return fail(ErrorCode::unsupported, "more than one operand beside the accumulator");
+    if (o.op != EpilogueOp::operand)
+      return fail(ErrorCode::unsupported, "more than one operand beside the accumulator");
     const EpilogueInput& input = e_.inputs[static_cast<std::size_t>(o.symbol)];
-    // A scalar factor may be 0, and then what it multiplies must not matter; a post-op would multiply all the same.
-    if (alg == kBinaryMul && input.axes == Axes::none) return fail(ErrorCode::unsupported, "the scalar factor {} may be 0", input.name);
+    // A scalar factor may be 0, and then what it multiplies must not matter; a post-op would
+    // multiply all the same.
+    if (alg == kBinaryMul && input.axes == Axes::none)
+      return fail(ErrorCode::unsupported, "the scalar factor {} may be 0", input.name);
     LAPIDARY_TRY_STATUS(walk(chain));
     chain_.push_back({.alg = alg, .input = o.symbol});
     return {};
@@ -254,66 +321,85 @@ struct Matmul {
   std::int64_t scratchpad_bytes = 0;
 };
 
-Result<Matmul> make_matmul(const MemoryDesc& src, const MemoryDesc& weights, const MemoryDesc* bias, const MemoryDesc& dst,
-                           const std::vector<PostOp>& chain, const std::vector<MemoryDesc>& binary) {
+Result<Matmul> make_matmul(const MemoryDesc& src, const MemoryDesc& weights, const MemoryDesc* bias,
+                           const MemoryDesc& dst, const std::vector<PostOp>& chain,
+                           const std::vector<MemoryDesc>& binary) {
   const OneDnn& d = *library();
   Handle ops = nullptr, attr = nullptr, desc = nullptr, primitive = nullptr;
   d.post_ops_create(&ops);
   const Owned own_ops(ops, d.post_ops_destroy);
   std::size_t next = 0;
   for (const PostOp& op : chain) {
-    const int status = op.input < 0 ? d.post_ops_append_eltwise(ops, 1.0f, op.alg, op.alpha, op.beta)
-                                    : d.post_ops_append_binary(ops, op.alg, &binary[next++]);
-    if (status != kSuccess) return fail(ErrorCode::unsupported, "oneDNN refuses post-op {} (status {})", op.alg, status);
+    const int status = op.input < 0
+                           ? d.post_ops_append_eltwise(ops, 1.0f, op.alg, op.alpha, op.beta)
+                           : d.post_ops_append_binary(ops, op.alg, &binary[next++]);
+    if (status != kSuccess)
+      return fail(ErrorCode::unsupported, "oneDNN refuses post-op {} (status {})", op.alg, status);
   }
   d.primitive_attr_create(&attr);
   const Owned own_attr(attr, d.primitive_attr_destroy);
   d.primitive_attr_set_scratchpad_mode(attr, kScratchpadUser);
   d.primitive_attr_set_post_ops(attr, ops);
   MatmulDesc matmul;
-  if (const int status = d.matmul_desc_init(&matmul, &src, &weights, bias, &dst); status != kSuccess) {
+  if (const int status = d.matmul_desc_init(&matmul, &src, &weights, bias, &dst);
+      status != kSuccess) {
     return fail(ErrorCode::unsupported, "oneDNN has no such matmul (status {})", status);
   }
-  if (const int status = d.primitive_desc_create(&desc, &matmul, attr, d.engine, nullptr); status != kSuccess) {
-    return fail(ErrorCode::unsupported, "oneDNN has no matmul for these types and post-ops (status {})", status);
+  if (const int status = d.primitive_desc_create(&desc, &matmul, attr, d.engine, nullptr);
+      status != kSuccess) {
+    return fail(ErrorCode::unsupported,
+                "oneDNN has no matmul for these types and post-ops (status {})", status);
   }
   const Owned own_desc(desc, d.primitive_desc_destroy);
   if (const int status = d.primitive_create(&primitive, desc); status != kSuccess) {
     return fail(ErrorCode::compile_failed, "oneDNN cannot make its matmul (status {})", status);
   }
-  Matmul made{.primitive = Owned(primitive, d.primitive_destroy), .src = src, .weights = *d.primitive_desc_query_md(desc, kQueryWeights, 0),
-              .dst = dst, .bias = bias != nullptr ? *bias : MemoryDesc{}, .scratchpad = *d.primitive_desc_query_md(desc, kQueryScratchpad, 0),
-              .has_bias = bias != nullptr, .binary = binary};
+  Matmul made{.primitive = Owned(primitive, d.primitive_destroy),
+              .src = src,
+              .weights = *d.primitive_desc_query_md(desc, kQueryWeights, 0),
+              .dst = dst,
+              .bias = bias != nullptr ? *bias : MemoryDesc{},
+              .scratchpad = *d.primitive_desc_query_md(desc, kQueryScratchpad, 0),
+              .has_bias = bias != nullptr,
+              .binary = binary};
   made.scratchpad_bytes = static_cast<std::int64_t>(d.memory_desc_get_size(&made.scratchpad));
   return made;
 }
 
 /// Executes with the given buffers. Memory objects are made per call, so that calls share nothing.
-Status execute(Handle primitive, const std::vector<std::tuple<int, const MemoryDesc*, void*>>& buffers) {
+Status execute(Handle primitive,
+               const std::vector<std::tuple<int, const MemoryDesc*, void*>>& buffers) {
   const OneDnn& d = *library();
   std::vector<Owned> memories;
   std::vector<ExecArg> arguments;
   for (const auto& [arg, desc, data] : buffers) {
     Handle memory = nullptr;
-    if (d.memory_create(&memory, desc, d.engine, data) != kSuccess) return fail(ErrorCode::launch_failed, "onednn: cannot wrap a buffer");
+    if (d.memory_create(&memory, desc, d.engine, data) != kSuccess)
+      return fail(ErrorCode::launch_failed, "onednn: cannot wrap a buffer");
     memories.emplace_back(memory, d.memory_destroy);
     arguments.push_back({arg, memory});
   }
   Handle stream = nullptr;
-  if (d.stream_create(&stream, d.engine, 1u) != kSuccess) return fail(ErrorCode::launch_failed, "onednn: cannot make a stream");
+  if (d.stream_create(&stream, d.engine, 1u) != kSuccess)
+    return fail(ErrorCode::launch_failed, "onednn: cannot make a stream");
   const Owned own_stream(stream, d.stream_destroy);
-  const int status = d.primitive_execute(primitive, stream, static_cast<int>(arguments.size()), arguments.data());
-  if (status != kSuccess || d.stream_wait(stream) != kSuccess) return fail(ErrorCode::launch_failed, "onednn: execute gives status {}", status);
+  const int status =
+      d.primitive_execute(primitive, stream, static_cast<int>(arguments.size()), arguments.data());
+  if (status != kSuccess || d.stream_wait(stream) != kSuccess)
+    return fail(ErrorCode::launch_failed, "onednn: execute gives status {}", status);
   return {};
 }
 
-/// Matmul and epilogue in one primitive. `reordered`: constant weights in the layout that oneDNN prefers.
+/// Matmul and epilogue in one primitive. `reordered`: constant weights in the layout that oneDNN
+/// prefers.
 class FusedMatmul final : public Executable {
  public:
   static Result<std::unique_ptr<FusedMatmul>> make(const GemmProblem& p, bool reordered) {
-    if (p.scales != ScaleMode::none) return fail(ErrorCode::unsupported, "scales are no post-op of ours");
+    if (p.scales != ScaleMode::none)
+      return fail(ErrorCode::unsupported, "scales are no post-op of ours");
     if (p.k == 0) return fail(ErrorCode::unsupported, "k = 0");
-    if (p.numerics.rounded) return fail(ErrorCode::unsupported, "the class 'rounded' asks for a separate pass");
+    if (p.numerics.rounded)
+      return fail(ErrorCode::unsupported, "the class 'rounded' asks for a separate pass");
     LAPIDARY_TRY(std::vector<PostOp> chain, ChainMatcher(p.epilogue).match());
     LAPIDARY_TRY(const int a, data_type(p.a));
     LAPIDARY_TRY(const int b, data_type(p.b));
@@ -330,7 +416,11 @@ class FusedMatmul final : public Executable {
         LAPIDARY_TRY(const int type, data_type(spec.type));
         if (type == kF16) return fail(ErrorCode::unsupported, "an f16 operand of a post-op");
         const bool has_m = within(Axes::m, input.axes), has_n = within(Axes::n, input.axes);
-        binary.push_back(matrix(has_m ? p.m : 1, has_n ? p.n : 1, type, has_m && has_n ? spec.pitch : has_n ? p.n : 1, 1));
+        binary.push_back(matrix(has_m ? p.m : 1, has_n ? p.n : 1, type,
+                                has_m && has_n ? spec.pitch
+                                : has_n        ? p.n
+                                               : 1,
+                                1));
         made->binary_operands_.push_back(i);
       }
     }
@@ -340,8 +430,9 @@ class FusedMatmul final : public Executable {
       const Dims dims = {p.k, p.n};
       library()->memory_desc_init_by_tag(&weights, 2, dims, b, kFormatAny);
     }
-    LAPIDARY_TRY(Matmul matmul, make_matmul(matrix(p.m, p.k, a, la.lane_stride, la.k_stride), weights, nullptr,
-                                            matrix(p.m, p.n, dst_type, p.ldd, 1), chain, binary));
+    LAPIDARY_TRY(Matmul matmul,
+                 make_matmul(matrix(p.m, p.k, a, la.lane_stride, la.k_stride), weights, nullptr,
+                             matrix(p.m, p.n, dst_type, p.ldd, 1), chain, binary));
     if (reordered && library()->memory_desc_equal(&matmul.weights, &made->plain_weights_) != 0) {
       return fail(ErrorCode::unsupported, "oneDNN prefers the weights as they are");
     }
@@ -350,28 +441,35 @@ class FusedMatmul final : public Executable {
   }
 
   std::int64_t workspace_bytes() const override { return matmul_->scratchpad_bytes; }
-  std::int64_t packed_bytes() const override { return reordered_ ? entry_bytes() * specs_[1].batch : 0; }
+  std::int64_t packed_bytes() const override {
+    return reordered_ ? entry_bytes() * specs_[1].batch : 0;
+  }
 
   Status pack(const Arguments& arguments) const override {
     if (!reordered_) return {};
     const OneDnn& d = *library();
     Handle desc = nullptr, primitive = nullptr;
-    if (d.reorder_primitive_desc_create(&desc, &plain_weights_, d.engine, &matmul_->weights, d.engine, nullptr) != kSuccess) {
+    if (d.reorder_primitive_desc_create(&desc, &plain_weights_, d.engine, &matmul_->weights,
+                                        d.engine, nullptr) != kSuccess) {
       return fail(ErrorCode::compile_failed, "onednn: no reorder of the weights");
     }
     const Owned own_desc(desc, d.primitive_desc_destroy);
-    if (d.primitive_create(&primitive, desc) != kSuccess) return fail(ErrorCode::compile_failed, "onednn: cannot make the reorder");
+    if (d.primitive_create(&primitive, desc) != kSuccess)
+      return fail(ErrorCode::compile_failed, "onednn: cannot make the reorder");
     const Owned own(primitive, d.primitive_destroy);
     for (std::int64_t entry = 0; entry < specs_[1].batch; ++entry) {
-      LAPIDARY_TRY_STATUS(execute(primitive, {{kSrc, &plain_weights_, at(arguments.operands, 1, entry)},
-                                              {kDst, &matmul_->weights, static_cast<char*>(arguments.packed) + entry * entry_bytes()}}));
+      LAPIDARY_TRY_STATUS(
+          execute(primitive, {{kSrc, &plain_weights_, at(arguments.operands, 1, entry)},
+                              {kDst, &matmul_->weights,
+                               static_cast<char*>(arguments.packed) + entry * entry_bytes()}}));
     }
     return {};
   }
 
   Status run(const Arguments& arguments) const override {
     for (std::int64_t entry = 0; entry < p_.batch; ++entry) {
-      void* weights = reordered_ ? static_cast<char*>(arguments.packed) + (specs_[1].batch > 1 ? entry : 0) * entry_bytes()
+      void* weights = reordered_ ? static_cast<char*>(arguments.packed) +
+                                       (specs_[1].batch > 1 ? entry : 0) * entry_bytes()
                                  : at(arguments.operands, 1, entry);
       std::vector<std::tuple<int, const MemoryDesc*, void*>> buffers = {
           {kSrc, &matmul_->src, at(arguments.operands, 0, entry)},
@@ -381,7 +479,8 @@ class FusedMatmul final : public Executable {
       };
       // Post-ops are numbered with the element-wise ones among them.
       for (std::size_t i = 0; i < binary_operands_.size(); ++i) {
-        buffers.emplace_back(kPostOp * (positions_[i] + 1) | 2, &matmul_->binary[i], at(arguments.operands, binary_operands_[i], entry));
+        buffers.emplace_back(kPostOp * (positions_[i] + 1) | 2, &matmul_->binary[i],
+                             at(arguments.operands, binary_operands_[i], entry));
       }
       LAPIDARY_TRY_STATUS(execute(matmul_->primitive.get(), buffers));
     }
@@ -389,7 +488,8 @@ class FusedMatmul final : public Executable {
   }
 
  private:
-  FusedMatmul(const GemmProblem& p, bool reordered) : p_(p), reordered_(reordered), specs_(operands(p)) {
+  FusedMatmul(const GemmProblem& p, bool reordered)
+      : p_(p), reordered_(reordered), specs_(operands(p)) {
     while (!specs_[d_].output || specs_[d_].name != "d") ++d_;
     const auto chain = ChainMatcher(p.epilogue).match();
     for (std::size_t i = 0; chain && i < chain->size(); ++i) {
@@ -398,10 +498,12 @@ class FusedMatmul final : public Executable {
   }
 
   void* at(std::span<void* const> all, std::size_t operand, std::int64_t entry) const {
-    return static_cast<char*>(all[operand]) + entry * specs_[operand].batch_stride * size_bytes(specs_[operand].type);
+    return static_cast<char*>(all[operand]) +
+           entry * specs_[operand].batch_stride * size_bytes(specs_[operand].type);
   }
   std::int64_t entry_bytes() const {
-    return (static_cast<std::int64_t>(library()->memory_desc_get_size(&matmul_->weights)) + 63) / 64 * 64;
+    return (static_cast<std::int64_t>(library()->memory_desc_get_size(&matmul_->weights)) + 63) /
+           64 * 64;
   }
 
   GemmProblem p_;
@@ -414,9 +516,12 @@ class FusedMatmul final : public Executable {
   MemoryDesc plain_weights_;
 };
 
-Config fused_config(bool reordered) { return {{"fused", std::int64_t{1}}, {"reorder", std::int64_t{reordered}}}; }
+Config fused_config(bool reordered) {
+  return {{"fused", std::int64_t{1}}, {"reorder", std::int64_t{reordered}}};
+}
 
-/// The plain product for library_gemm.h: matmul primitives by shape, made at first use. A call's scratchpad is its own.
+/// The plain product for library_gemm.h: matmul primitives by shape, made at first use. A call's
+/// scratchpad is its own.
 Multiply plain_product(DType input) {
   struct Cache {
     std::mutex mutex;
@@ -425,20 +530,23 @@ Multiply plain_product(DType input) {
   return [input, cache = std::make_shared<Cache>()](const Product& p) -> Status {
     std::shared_ptr<const Matmul> matmul;
     {
-      const std::string key = fmt::format("{},{},{},{},{},{},{},{}", p.m, p.n, p.k, p.lda, p.a_km, p.ldb, p.b_kn, p.ldc);
+      const std::string key = fmt::format("{},{},{},{},{},{},{},{}", p.m, p.n, p.k, p.lda, p.a_km,
+                                          p.ldb, p.b_kn, p.ldc);
       const std::lock_guard lock(cache->mutex);
       std::shared_ptr<const Matmul>& known = cache->made[key];
       if (known == nullptr) {
         LAPIDARY_TRY(const int type, data_type(input));
-        LAPIDARY_TRY(Matmul made, make_matmul(matrix(p.m, p.k, type, p.a_km ? 1 : p.lda, p.a_km ? p.lda : 1),
-                                              matrix(p.k, p.n, type, p.b_kn ? p.ldb : 1, p.b_kn ? 1 : p.ldb), nullptr,
-                                              matrix(p.m, p.n, kF32, p.ldc, 1), {}, {}));
+        LAPIDARY_TRY(Matmul made,
+                     make_matmul(matrix(p.m, p.k, type, p.a_km ? 1 : p.lda, p.a_km ? p.lda : 1),
+                                 matrix(p.k, p.n, type, p.b_kn ? p.ldb : 1, p.b_kn ? 1 : p.ldb),
+                                 nullptr, matrix(p.m, p.n, kF32, p.ldc, 1), {}, {}));
         known = std::make_shared<const Matmul>(std::move(made));
       }
       matmul = known;
     }
     std::vector<char> scratchpad(static_cast<std::size_t>(matmul->scratchpad_bytes + 64));
-    void* aligned = reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(scratchpad.data()) + 63) / 64 * 64);
+    void* aligned = reinterpret_cast<void*>(
+        (reinterpret_cast<std::uintptr_t>(scratchpad.data()) + 63) / 64 * 64);
     return execute(matmul->primitive.get(), {{kSrc, &matmul->src, const_cast<void*>(p.a)},
                                              {kWeights, &matmul->weights, const_cast<void*>(p.b)},
                                              {kDst, &matmul->dst, p.c},
@@ -455,8 +563,11 @@ class OneDnnBackend final : public Backend {
     return library()->text;
   }
 
-  std::vector<Offer> candidates(const GemmProblem& problem, const DeviceInfo& device) const override {
-    if (!library()) return {{.candidate = {"onednn", {}}, .refused = fmt::format(kMissing, library().error().message)}};
+  std::vector<Offer> candidates(const GemmProblem& problem,
+                                const DeviceInfo& device) const override {
+    if (!library())
+      return {{.candidate = {"onednn", {}},
+               .refused = fmt::format(kMissing, library().error().message)}};
     std::vector<Offer> offers;
     const bool constant_b = std::ranges::find(problem.constant, "b") != problem.constant.end();
     for (const bool reordered : {false, true}) {
@@ -467,18 +578,22 @@ class OneDnnBackend final : public Backend {
       } else {
         offer.workspace_bytes = (*made)->workspace_bytes();
         offer.packed_bytes = (*made)->packed_bytes();
-        offer.predicted_us = roofline_us(device, flops(problem), efficiency(problem.a) * (reordered ? 1.1 : 1.0), operand_bytes(problem));
+        offer.predicted_us =
+            roofline_us(device, flops(problem), efficiency(problem.a) * (reordered ? 1.1 : 1.0),
+                        operand_bytes(problem));
       }
       offers.push_back(std::move(offer));
     }
     for (const DType input : {DType::f32, DType::bf16}) {
       // A product in bf16 of what is f32 would round; a product in f32 of what is bf16 only costs.
-      for (Offer& offer : library_offers(problem, device, "onednn", input, efficiency(input) * 0.9)) offers.push_back(std::move(offer));
+      for (Offer& offer : library_offers(problem, device, "onednn", input, efficiency(input) * 0.9))
+        offers.push_back(std::move(offer));
     }
     return offers;
   }
 
-  Result<std::unique_ptr<Executable>> compile(const GemmProblem& problem, const Config& config, const DeviceInfo&) const override {
+  Result<std::unique_ptr<Executable>> compile(const GemmProblem& problem, const Config& config,
+                                              const DeviceInfo&) const override {
     if (!library()) return fail(ErrorCode::unsupported, kMissing, library().error().message);
     for (const bool reordered : {false, true}) {
       if (config != fused_config(reordered)) continue;

@@ -1,5 +1,5 @@
-// OpenBLAS: f32 products; what is no f32 goes through a timed widening pass. It has no bf16 product of its own that
-// accumulates as our numerics classes ask.
+// OpenBLAS: f32 products; what is no f32 goes through a timed widening pass. It has no bf16 product
+// of its own that accumulates as our numerics classes ask.
 #include <mutex>
 #include <optional>
 
@@ -13,8 +13,8 @@ namespace {
 
 // cblas.h: the enumerators' values are part of the CBLAS standard.
 constexpr int kRowMajor = 101, kNoTrans = 111, kTrans = 112;
-using Sgemm = void(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float* a, int lda,
-                   const float* b, int ldb, float beta, float* c, int ldc);
+using Sgemm = void(int order, int trans_a, int trans_b, int m, int n, int k, float alpha,
+                   const float* a, int lda, const float* b, int ldb, float beta, float* c, int ldc);
 
 struct OpenBlas {
   Sgemm* sgemm = nullptr;
@@ -23,11 +23,16 @@ struct OpenBlas {
 };
 
 Result<OpenBlas> load() {
-  LAPIDARY_TRY(const driver::Library library, driver::Library::open(env("LAPIDARY_OPENBLAS").value_or(""), {"libopenblas.so.0", "libopenblas.so"}));
-  OpenBlas blas{.sgemm = library.find<Sgemm>("cblas_sgemm"), .set_threads = library.find<void(int)>("openblas_set_num_threads"), .version = ""};
+  LAPIDARY_TRY(const driver::Library library,
+               driver::Library::open(env("LAPIDARY_OPENBLAS").value_or(""),
+                                     {"libopenblas.so.0", "libopenblas.so"}));
+  OpenBlas blas{.sgemm = library.find<Sgemm>("cblas_sgemm"),
+                .set_threads = library.find<void(int)>("openblas_set_num_threads"),
+                .version = ""};
   const auto config = library.find<char*()>("openblas_get_config");
   if (blas.sgemm == nullptr || blas.set_threads == nullptr || config == nullptr) {
-    return fail(ErrorCode::unsupported, "{} lacks cblas_sgemm or openblas_get_config", library.path());
+    return fail(ErrorCode::unsupported, "{} lacks cblas_sgemm or openblas_get_config",
+                library.path());
   }
   blas.version = fmt::format("{} at {}", config(), library.path());
   return blas;
@@ -39,7 +44,9 @@ const Result<OpenBlas>& library() {
   return loaded;
 }
 
-constexpr const char* kMissing = "OpenBLAS is not here ({}); install libopenblas0-pthread, or set LAPIDARY_OPENBLAS to libopenblas.so";
+constexpr const char* kMissing =
+    "OpenBLAS is not here ({}); install libopenblas0-pthread, or set LAPIDARY_OPENBLAS to "
+    "libopenblas.so";
 
 class OpenBlasBackend final : public Backend {
  public:
@@ -50,9 +57,11 @@ class OpenBlasBackend final : public Backend {
     return library()->version;
   }
 
-  std::vector<Offer> candidates(const GemmProblem& problem, const DeviceInfo& device) const override {
+  std::vector<Offer> candidates(const GemmProblem& problem,
+                                const DeviceInfo& device) const override {
     if (!library()) {
-      return {{.candidate = {"openblas", {}}, .refused = fmt::format(kMissing, library().error().message)}};
+      return {{.candidate = {"openblas", {}},
+               .refused = fmt::format(kMissing, library().error().message)}};
     }
     return library_offers(problem, device, "openblas", DType::f32, 0.7);
   }
@@ -61,12 +70,15 @@ class OpenBlasBackend final : public Backend {
                                               const DeviceInfo& device) const override {
     if (!library()) return fail(ErrorCode::unsupported, kMissing, library().error().message);
     library()->set_threads(device.threads);
-    return library_gemm(problem, "openblas", config, [sgemm = library()->sgemm](const Product& p) -> Status {
-      sgemm(kRowMajor, p.a_km ? kTrans : kNoTrans, p.b_kn ? kNoTrans : kTrans, static_cast<int>(p.m), static_cast<int>(p.n),
-            static_cast<int>(p.k), 1.0f, static_cast<const float*>(p.a), static_cast<int>(p.lda), static_cast<const float*>(p.b),
-            static_cast<int>(p.ldb), 0.0f, p.c, static_cast<int>(p.ldc));
-      return {};
-    });
+    return library_gemm(problem, "openblas", config,
+                        [sgemm = library()->sgemm](const Product& p) -> Status {
+                          sgemm(kRowMajor, p.a_km ? kTrans : kNoTrans, p.b_kn ? kNoTrans : kTrans,
+                                static_cast<int>(p.m), static_cast<int>(p.n), static_cast<int>(p.k),
+                                1.0f, static_cast<const float*>(p.a), static_cast<int>(p.lda),
+                                static_cast<const float*>(p.b), static_cast<int>(p.ldb), 0.0f, p.c,
+                                static_cast<int>(p.ldc));
+                          return {};
+                        });
   }
 };
 

@@ -23,7 +23,10 @@ struct PortableConfig {
 };
 
 Config config_of(const PortableConfig& c) {
-  return {{"kind", c.stream ? "stream" : "tile"}, {"tile_m", c.tile_m}, {"tile_n", c.tile_n}, {"tile_k", c.tile_k}};
+  return {{"kind", c.stream ? "stream" : "tile"},
+          {"tile_m", c.tile_m},
+          {"tile_n", c.tile_n},
+          {"tile_k", c.tile_k}};
 }
 
 constexpr PortableConfig kConfigs[] = {
@@ -36,13 +39,16 @@ Result<PortableConfig> parse(const Config& config) {
   for (const PortableConfig& known : kConfigs) {
     if (config_of(known) == config) return known;
   }
-  return fail(ErrorCode::invalid_argument, "portable: no config {}; `lapidary tune` lists those there are", text(config));
+  return fail(ErrorCode::invalid_argument,
+              "portable: no config {}; `lapidary tune` lists those there are", text(config));
 }
 
 std::string refusal(const GemmProblem& p, const PortableConfig& c) {
   if (!c.stream) return "";
-  if (p.m > kStreamMaxRows) return fmt::format("stream: m = {} is over {} rows", p.m, kStreamMaxRows);
-  if (lanes_of_b(p).k_stride != 1) return fmt::format("stream: B of layout {} is not contiguous along k", name(p.layout));
+  if (p.m > kStreamMaxRows)
+    return fmt::format("stream: m = {} is over {} rows", p.m, kStreamMaxRows);
+  if (lanes_of_b(p).k_stride != 1)
+    return fmt::format("stream: B of layout {} is not contiguous along k", name(p.layout));
   return "";
 }
 
@@ -57,15 +63,16 @@ float* scratch(std::int64_t floats) {
   if (block.floats < floats) {
     std::free(block.data);
     block.floats = (floats + 1023) / 1024 * 1024;
-    block.data = static_cast<float*>(std::aligned_alloc(64, static_cast<std::size_t>(block.floats) * 4));
+    block.data =
+        static_cast<float*>(std::aligned_alloc(64, static_cast<std::size_t>(block.floats) * 4));
   }
   return block.data;
 }
 
 /// Packs lanes [lane, lane + lanes) and k in [k0, k0 + k) as f32 in [k][width], missing lanes as 0.
 /// `row` holds width * k floats.
-void pack_panel(const Lanes& from, const void* base, std::int64_t lane, std::int64_t lanes, int width, std::int64_t k0,
-                std::int64_t k, float* row, float* to) {
+void pack_panel(const Lanes& from, const void* base, std::int64_t lane, std::int64_t lanes,
+                int width, std::int64_t k0, std::int64_t k, float* row, float* to) {
   if (from.k_stride == 1) {
     for (int l = 0; l < width; ++l) {
       if (l < lanes) {
@@ -97,7 +104,8 @@ class PortableGemm final : public Executable {
 
   Status run(const Arguments& arguments) const override {
     for (std::int64_t entry = 0; entry < p_.batch; ++entry) {
-      const CpuEpilogue::Call call = epilogue_.begin(arguments.operands, entry, arguments.workspace);
+      const CpuEpilogue::Call call =
+          epilogue_.begin(arguments.operands, entry, arguments.workspace);
       const std::int64_t tiles = epilogue_.row_tiles() * epilogue_.column_tiles();
       shared_pool().each(tiles, 1, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t tile = begin; tile < end; ++tile) {
@@ -111,7 +119,8 @@ class PortableGemm final : public Executable {
 
  private:
   /// Scale of a block: row m of A times block column of B, for k block kb (block scales only).
-  float block_scale(const CpuEpilogue::Call& call, std::int64_t m, std::int64_t n, std::int64_t kb) const {
+  float block_scale(const CpuEpilogue::Call& call, std::int64_t m, std::int64_t n,
+                    std::int64_t kb) const {
     const std::int64_t m4 = (p_.m + 3) / 4 * 4, blocks = (p_.k + kScaleBlock - 1) / kScaleBlock;
     const auto* sa = reinterpret_cast<const float*>(call.operands[2]);
     const auto* sb = reinterpret_cast<const float*>(call.operands[3]);
@@ -122,7 +131,8 @@ class PortableGemm final : public Executable {
     const IsaKernels& isa = isa_kernels();
     const std::int64_t columns_of_d = columns(p_);
     const std::int64_t m0 = tile_m * config_.tile_m, m = std::min(config_.tile_m, p_.m - m0);
-    const std::int64_t n0 = tile_n * config_.tile_n, n = std::min(config_.tile_n, columns_of_d - n0);
+    const std::int64_t n0 = tile_n * config_.tile_n,
+                       n = std::min(config_.tile_n, columns_of_d - n0);
     const int halves = p_.epilogue.gated ? 2 : 1;
     const bool scaled = p_.scales == ScaleMode::block;
     const std::int64_t tile_k = scaled ? kScaleBlock : config_.tile_k;
@@ -143,11 +153,12 @@ class PortableGemm final : public Executable {
       const std::int64_t k = std::min(tile_k, p_.k - k0);
       const bool add = k0 > 0 && !scaled;
       if (config_.stream) {
-        for (std::int64_t i = 0; i < m; ++i) load_row(a_, call.operands[0], m0 + i, k0, k, packed_a + i * tile_k);
+        for (std::int64_t i = 0; i < m; ++i)
+          load_row(a_, call.operands[0], m0 + i, k0, k, packed_a + i * tile_k);
       } else {
         for (std::int64_t i = 0; i < m; i += isa.rows) {
-          pack_panel(a_, call.operands[0], m0 + i, std::min<std::int64_t>(isa.rows, m - i), isa.rows, k0, k, row,
-                     packed_a + i * k);
+          pack_panel(a_, call.operands[0], m0 + i, std::min<std::int64_t>(isa.rows, m - i),
+                     isa.rows, k0, k, row, packed_a + i * k);
         }
       }
       for (int half = 0; half < halves; ++half) {
@@ -156,19 +167,20 @@ class PortableGemm final : public Executable {
         if (config_.stream) {
           for (std::int64_t j = 0; j < n; j += 4) {
             const int columns_now = static_cast<int>(std::min<std::int64_t>(4, n - j));
-            for (int l = 0; l < columns_now; ++l) widen(b_.type, b_.at(call.operands[1], lane0 + j + l, k0), k, row + l * tile_k);
+            for (int l = 0; l < columns_now; ++l)
+              widen(b_.type, b_.at(call.operands[1], lane0 + j + l, k0), k, row + l * tile_k);
             for (std::int64_t i = 0; i < m; i += 4) {
-              isa.dot(static_cast<int>(std::min<std::int64_t>(4, m - i)), columns_now, k, packed_a + i * tile_k, tile_k, row,
-                      tile_k, c + i * pitch + j, pitch, add);
+              isa.dot(static_cast<int>(std::min<std::int64_t>(4, m - i)), columns_now, k,
+                      packed_a + i * tile_k, tile_k, row, tile_k, c + i * pitch + j, pitch, add);
             }
           }
         } else {
           for (std::int64_t j = 0; j < n; j += isa.columns) {
-            pack_panel(b_, call.operands[1], lane0 + j, std::min<std::int64_t>(isa.columns, n - j), isa.columns, k0, k, row,
-                       packed_b);
+            pack_panel(b_, call.operands[1], lane0 + j, std::min<std::int64_t>(isa.columns, n - j),
+                       isa.columns, k0, k, row, packed_b);
             for (std::int64_t i = 0; i < m; i += isa.rows) {
-              isa.micro(static_cast<int>(std::min<std::int64_t>(isa.rows, m - i)), k, packed_a + i * k, packed_b,
-                        c + i * pitch + j, pitch, add);
+              isa.micro(static_cast<int>(std::min<std::int64_t>(isa.rows, m - i)), k,
+                        packed_a + i * k, packed_b, c + i * pitch + j, pitch, add);
             }
           }
         }
@@ -185,9 +197,11 @@ class PortableGemm final : public Executable {
   }
 
   /// k elements of one lane, whatever its stride, as f32.
-  static void load_row(const Lanes& lanes, const void* base, std::int64_t lane, std::int64_t k0, std::int64_t k, float* to) {
+  static void load_row(const Lanes& lanes, const void* base, std::int64_t lane, std::int64_t k0,
+                       std::int64_t k, float* to) {
     if (lanes.k_stride == 1) return widen(lanes.type, lanes.at(base, lane, k0), k, to);
-    for (std::int64_t p = 0; p < k; ++p) to[p] = numeric::load(lanes.type, lanes.at(base, lane, k0 + p), 0);
+    for (std::int64_t p = 0; p < k; ++p)
+      to[p] = numeric::load(lanes.type, lanes.at(base, lane, k0 + p), 0);
   }
 
   GemmProblem p_;
@@ -205,17 +219,20 @@ class Portable final : public Backend {
     return fmt::format("our own kernels, {}", driver::name(driver::cpu_isa()));
   }
 
-  std::vector<Offer> candidates(const GemmProblem& problem, const DeviceInfo& device) const override {
+  std::vector<Offer> candidates(const GemmProblem& problem,
+                                const DeviceInfo& device) const override {
     std::vector<Offer> offers;
     for (const PortableConfig& config : kConfigs) {
-      Offer offer{.candidate = {"portable", config_of(config)}, .refused = refusal(problem, config)};
+      Offer offer{.candidate = {"portable", config_of(config)},
+                  .refused = refusal(problem, config)};
       if (offer.refused.empty()) {
         const PortableGemm gemm(problem, config);
         offer.workspace_bytes = gemm.workspace_bytes();
         // A register tile reaches over half of the peak; rows that do not fill it are lost.
         const double rows = static_cast<double>(std::min<std::int64_t>(problem.m, config.tile_m));
         const double efficiency = config.stream ? 0.35 : 0.6 * rows / (rows + 10.0);
-        offer.predicted_us = roofline_us(device, flops(problem), efficiency, operand_bytes(problem));
+        offer.predicted_us =
+            roofline_us(device, flops(problem), efficiency, operand_bytes(problem));
       }
       offers.push_back(std::move(offer));
     }

@@ -19,7 +19,8 @@ std::string day(std::int64_t seconds) {
   const std::time_t time = static_cast<std::time_t>(seconds);
   std::tm parts{};
   char text[32] = "";
-  if (::gmtime_r(&time, &parts) != nullptr) std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &parts);
+  if (::gmtime_r(&time, &parts) != nullptr)
+    std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &parts);
   return text;
 }
 
@@ -27,29 +28,37 @@ std::string day(std::int64_t seconds) {
 std::string gist(const Entry& entry) {
   if (entry.kind == Kind::quarantine) return "quarantined: " + entry.value;
   const Result<TuneResult> result = tune_result_from_json(entry.value);
-  if (!result || !result->winner) return "unreadable: " + (result ? "no winner" : result.error().message);
+  if (!result || !result->winner)
+    return "unreadable: " + (result ? "no winner" : result.error().message);
   const Measurement& winner = *result->winner;
-  return fmt::format("{:<10} {:>10.1f} us  {}  {}", winner.candidate.backend, winner.time_us.value_or(0), summary(result->problem),
+  return fmt::format("{:<10} {:>10.1f} us  {}  {}", winner.candidate.backend,
+                     winner.time_us.value_or(0), summary(result->problem),
                      summary(winner.candidate.config));
 }
 
 Result<std::unique_ptr<store::Store>> open(const Common& common, bool create) {
-  return store::open_sqlite(store_path(common), {.create = create, .read_only = false, .fall_back = false});
+  return store::open_sqlite(store_path(common),
+                            {.create = create, .read_only = false, .fall_back = false});
 }
 
 void print_merge(const store::MergeReport& report) {
-  std::printf("%lld added, %lld newer, %lld older or the same, %zu refused\n", static_cast<long long>(report.added),
-              static_cast<long long>(report.newer), static_cast<long long>(report.older), report.refused.size());
+  std::printf("%lld added, %lld newer, %lld older or the same, %zu refused\n",
+              static_cast<long long>(report.added), static_cast<long long>(report.newer),
+              static_cast<long long>(report.older), report.refused.size());
   for (const auto& refusal : report.refused) {
-    std::fprintf(stderr, "lapidary: cache: line %lld: %s\n", static_cast<long long>(refusal.line), refusal.why.c_str());
+    std::fprintf(stderr, "lapidary: cache: line %lld: %s\n", static_cast<long long>(refusal.line),
+                 refusal.why.c_str());
   }
 }
 
 Result<int> list(const CacheArguments& arguments, bool whole) {
   LAPIDARY_TRY(const auto opened, open(arguments.common, false));
-  LAPIDARY_TRY(const std::vector<Entry> entries, store::list(*opened, {.contains = arguments.pattern}));
+  LAPIDARY_TRY(const std::vector<Entry> entries,
+               store::list(*opened, {.contains = arguments.pattern}));
   if (whole && entries.empty()) {
-    return fail(ErrorCode::invalid_argument, "cache show: no entry's key contains '{}'; `lapidary cache ls` lists them", arguments.pattern);
+    return fail(ErrorCode::invalid_argument,
+                "cache show: no entry's key contains '{}'; `lapidary cache ls` lists them",
+                arguments.pattern);
   }
   if (arguments.common.json) {
     std::string lines;
@@ -63,7 +72,8 @@ Result<int> list(const CacheArguments& arguments, bool whole) {
   }
   for (const Entry& entry : entries) {
     if (whole) {
-      std::printf("key      %s\ncreated  %s UTC\n%s\n\n", entry.key.c_str(), day(entry.created_s).c_str(), entry.value.c_str());
+      std::printf("key      %s\ncreated  %s UTC\n%s\n\n", entry.key.c_str(),
+                  day(entry.created_s).c_str(), entry.value.c_str());
     } else {
       std::printf("%s  %s\n", day(entry.created_s).c_str(), gist(entry).c_str());
     }
@@ -93,7 +103,9 @@ Result<int> import_all(const CacheArguments& arguments) {
 }
 
 Result<int> merge_other(const CacheArguments& arguments) {
-  LAPIDARY_TRY(const auto other, store::open_sqlite(arguments.file, {.create = false, .read_only = true, .fall_back = false}));
+  LAPIDARY_TRY(
+      const auto other,
+      store::open_sqlite(arguments.file, {.create = false, .read_only = true, .fall_back = false}));
   LAPIDARY_TRY(const auto opened, open(arguments.common, true));
   LAPIDARY_TRY(const store::MergeReport report, store::merge(*other, *opened));
   print_merge(report);
@@ -102,8 +114,9 @@ Result<int> merge_other(const CacheArguments& arguments) {
 
 Result<int> verify_all(const CacheArguments& arguments) {
   LAPIDARY_TRY(const store::VerifyReport report, store::verify(store_path(arguments.common)));
-  std::printf("%lld sound, %zu damaged, %lld of another version; structure: %s\n", static_cast<long long>(report.sound),
-              report.damaged.size(), static_cast<long long>(report.unknown_versions),
+  std::printf("%lld sound, %zu damaged, %lld of another version; structure: %s\n",
+              static_cast<long long>(report.sound), report.damaged.size(),
+              static_cast<long long>(report.unknown_versions),
               report.unknown_schema ? "of another version, not read" : report.integrity.c_str());
   for (const std::string& row : report.damaged) std::printf("damaged: %s\n", row.c_str());
   return int(report.ok() ? kOk : kFailed);
@@ -113,12 +126,14 @@ Result<int> collect(const CacheArguments& arguments) {
   store::Selection selection;
   if (arguments.older_days > 0) {
     const auto now = std::chrono::system_clock::now().time_since_epoch();
-    selection.created_before_s =
-        std::chrono::duration_cast<std::chrono::seconds>(now).count() - static_cast<std::int64_t>(arguments.older_days * 86400);
+    selection.created_before_s = std::chrono::duration_cast<std::chrono::seconds>(now).count() -
+                                 static_cast<std::int64_t>(arguments.older_days * 86400);
   }
   LAPIDARY_TRY(const store::GcReport report, store::gc(store_path(arguments.common), selection));
-  std::printf("%lld old and %lld damaged entries removed; %lld -> %lld bytes\n", static_cast<long long>(report.removed),
-              static_cast<long long>(report.damaged), static_cast<long long>(report.bytes_before), static_cast<long long>(report.bytes_after));
+  std::printf("%lld old and %lld damaged entries removed; %lld -> %lld bytes\n",
+              static_cast<long long>(report.removed), static_cast<long long>(report.damaged),
+              static_cast<long long>(report.bytes_before),
+              static_cast<long long>(report.bytes_after));
   return int(kOk);
 }
 

@@ -10,12 +10,21 @@
 #include "lapidary/problem.h"
 #include "support/result.h"
 
-// The command line: options.cc reads arguments, a file a verb does the work, report.cc and table.cc print.
+// The command line: options.cc reads arguments, a file a verb does the work, report.cc and table.cc
+// print.
 namespace lapidary::cli {
 
 /// Exit codes: docs/cli.md.
 enum Exit : int {
-  kOk = 0, kFailed = 1, kUsage = 2, kNoCandidate = 3, kWrong = 4, kDeviceFault = 5, kTimeout = 6, kStore = 7, kInterrupted = 130,
+  kOk = 0,
+  kFailed = 1,
+  kUsage = 2,
+  kNoCandidate = 3,
+  kWrong = 4,
+  kDeviceFault = 5,
+  kTimeout = 6,
+  kStore = 7,
+  kInterrupted = 130,
 };
 /// The exit code of an error value.
 int exit_code(const Error& error);
@@ -23,7 +32,8 @@ int exit_code(const Error& error);
 /// What several verbs share.
 struct Common {
   std::string device, store, worker;
-  std::optional<std::string> json, csv;  ///< "-": stdout in place of the table; else a file beside it
+  std::optional<std::string> json,
+      csv;  ///< "-": stdout in place of the table; else a file beside it
   bool quiet = false;
 };
 

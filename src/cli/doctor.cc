@@ -31,18 +31,22 @@ int run_doctor(const Common& common) {
       code = exit_code(hello.error());
     } else {
       row("worker", "ok", worker::find_worker(common.worker)->string());
-      row("cpu", "ok", fmt::format("{}; last-level cache {} MiB, memory {} GiB", hello->device.name, hello->device.cache_bytes >> 20,
-                                   hello->device.memory_bytes >> 30));
+      row("cpu", "ok",
+          fmt::format("{}; last-level cache {} MiB, memory {} GiB", hello->device.name,
+                      hello->device.cache_bytes >> 20, hello->device.memory_bytes >> 30));
       for (const worker::BackendState& backend : hello->backends) {
-        row(backend.name.c_str(), backend.missing.empty() ? "ok" : "missing", backend.missing.empty() ? backend.version : backend.missing);
+        row(backend.name.c_str(), backend.missing.empty() ? "ok" : "missing",
+            backend.missing.empty() ? backend.version : backend.missing);
       }
     }
   }
   for (const EnvVariable& variable : env_variables()) {
-    if (const auto value = env(variable.name)) row(std::string(variable.name).c_str(), "set", *value);
+    if (const auto value = env(variable.name))
+      row(std::string(variable.name).c_str(), "set", *value);
   }
   if (common.json) {
-    const Status wrote = write_report(*common.json, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    const Status wrote = write_report(
+        *common.json, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
     if (!wrote) {
       print_error(wrote.error());
       return kFailed;

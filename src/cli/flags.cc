@@ -17,7 +17,8 @@ Result<std::int64_t> whole_number(const std::string& key, const std::string& val
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
   if (error != std::errc() || end != value.data() + value.size()) {
-    return fail(ErrorCode::invalid_argument, "--{}: '{}' is no whole number that fits 64 bits", key, value);
+    return fail(ErrorCode::invalid_argument, "--{}: '{}' is no whole number that fits 64 bits", key,
+                value);
   }
   return number;
 }
@@ -41,12 +42,14 @@ Result<std::vector<SuiteLine>> lines_from_flags(const std::vector<Flag>& flags) 
       for (const std::string_view piece : split(value, ',')) {
         const std::size_t equals = piece.find('=');
         if (equals == std::string_view::npos) {
-          return fail(ErrorCode::invalid_argument, "--type: '{}' is no NAME=TYPE; for example --type bias=f32", piece);
+          return fail(ErrorCode::invalid_argument,
+                      "--type: '{}' is no NAME=TYPE; for example --type bias=f32", piece);
         }
         gemm["types"][std::string(piece.substr(0, equals))] = std::string(piece.substr(equals + 1));
       }
     } else if (key == "numerics" || key == "constant" || key == "alias") {
-      for (const std::string_view piece : split(value, ',')) gemm[key].push_back(std::string(piece));
+      for (const std::string_view piece : split(value, ','))
+        gemm[key].push_back(std::string(piece));
     } else if (is_text(key)) {
       gemm[key] = value;
     } else {
@@ -57,16 +60,20 @@ Result<std::vector<SuiteLine>> lines_from_flags(const std::vector<Flag>& flags) 
   for (const char* needed : {"m", "n", "k"}) {
     if (!gemm.contains(needed)) {
       return fail(ErrorCode::invalid_argument,
-                  "--{} is missing; give a suite, or --m, --n and --k (for example --m 1,16 --n 6144 --k 4096)", needed);
+                  "--{} is missing; give a suite, or --m, --n and --k (for example --m 1,16 --n "
+                  "6144 --k 4096)",
+                  needed);
     }
   }
   const Json suite = {{"name", "flags"}, {"about", ""}, {"gemms", Json::array({gemm})}};
-  Result<Suite> parsed = suite_from_json(suite.dump(-1, ' ', false, Json::error_handler_t::replace), "");
+  Result<Suite> parsed =
+      suite_from_json(suite.dump(-1, ' ', false, Json::error_handler_t::replace), "");
   if (!parsed) {
     // The flags are no file: what the suite reader says of places in one would only puzzle.
     Error error = parsed.error();
     constexpr std::string_view kPlace = "gemms[0] (gemm): ";
-    if (const std::size_t at = error.message.find(kPlace); at != std::string::npos) error.message.erase(0, at + kPlace.size());
+    if (const std::size_t at = error.message.find(kPlace); at != std::string::npos)
+      error.message.erase(0, at + kPlace.size());
     return error;
   }
   return std::move(parsed->lines);
@@ -79,7 +86,8 @@ Result<std::vector<SuiteLine>> lines_from_suite(const std::string& name) {
     const fs::path bin = fs::read_symlink("/proc/self/exe", ignored).parent_path();
     const std::string file = name.ends_with(".json") ? name : name + ".json";
     // In a bundle, in an installation, in a build folder of the sources.
-    for (const char* folder : {"../suites", "../share/lapidary/suites", "../../../suites"}) places.push_back(bin / folder / file);
+    for (const char* folder : {"../suites", "../share/lapidary/suites", "../../../suites"})
+      places.push_back(bin / folder / file);
   }
   for (const fs::path& place : places) {
     std::error_code ignored;
@@ -88,7 +96,8 @@ Result<std::vector<SuiteLine>> lines_from_suite(const std::string& name) {
     LAPIDARY_TRY(Suite suite, suite_from_json(json, place.filename().string()));
     return std::move(suite.lines);
   }
-  return fail(ErrorCode::invalid_argument, "suite '{}' is no file, and no suite of that name comes with lapidary", name);
+  return fail(ErrorCode::invalid_argument,
+              "suite '{}' is no file, and no suite of that name comes with lapidary", name);
 }
 
 }  // namespace lapidary::cli

@@ -11,8 +11,8 @@ namespace lapidary::cli {
 /// A problem key as given on the command line: {"n", "6144"}. Names are those of the JSON keys.
 using Flag = std::pair<std::string, std::string>;
 
-/// The problems that flags describe, one per m. Repeatable keys (type, constant, alias, numerics) may come as often
-/// as they like, or once with commas.
+/// The problems that flags describe, one per m. Repeatable keys (type, constant, alias, numerics)
+/// may come as often as they like, or once with commas.
 Result<std::vector<SuiteLine>> lines_from_flags(const std::vector<Flag>& flags);
 
 /// A suite by path, or by its bare name from the suites that come with the program.

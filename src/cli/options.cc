@@ -44,9 +44,14 @@ Result<double> seconds(const std::string& flag, const std::string& text) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
   const std::string unit = end;
-  const double scale = unit.empty() || unit == "s" ? 1 : unit == "ms" ? 1e-3 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
+  const double scale = unit.empty() || unit == "s" ? 1
+                       : unit == "ms"              ? 1e-3
+                       : unit == "m"               ? 60
+                       : unit == "h"               ? 3600
+                                                   : 0;
   if (end == text.c_str() || scale == 0 || !(value > 0) || value * scale > 1e9) {
-    return fail(ErrorCode::invalid_argument, "{}: '{}' is no time; for example 30s, 500ms, 2m or 1h", flag, text);
+    return fail(ErrorCode::invalid_argument,
+                "{}: '{}' is no time; for example 30s, 500ms, 2m or 1h", flag, text);
   }
   return value * scale;
 }
@@ -55,16 +60,20 @@ void add_common(CLI::App& app, Common& common) {
   app.add_option("--device", common.device, "cpu; default: the first GPU, else cpu");
   app.add_option("--store", common.store, "file of tuned winners");
   app.add_option("--worker", common.worker, "path of lapidary-worker");
-  app.add_option_function<std::string>("--threads", [](const std::string& n) { ::setenv("LAPIDARY_THREADS", n.c_str(), 1); },
-                                       "threads of CPU kernels");
-  app.add_option_function<std::string>("--onednn", [](const std::string& p) { ::setenv("LAPIDARY_ONEDNN", p.c_str(), 1); },
-                                       "path of libdnnl.so");
-  app.add_option_function<std::string>("--openblas", [](const std::string& p) { ::setenv("LAPIDARY_OPENBLAS", p.c_str(), 1); },
-                                       "path of libopenblas.so");
+  app.add_option_function<std::string>(
+      "--threads", [](const std::string& n) { ::setenv("LAPIDARY_THREADS", n.c_str(), 1); },
+      "threads of CPU kernels");
+  app.add_option_function<std::string>(
+      "--onednn", [](const std::string& p) { ::setenv("LAPIDARY_ONEDNN", p.c_str(), 1); },
+      "path of libdnnl.so");
+  app.add_option_function<std::string>(
+      "--openblas", [](const std::string& p) { ::setenv("LAPIDARY_OPENBLAS", p.c_str(), 1); },
+      "path of libopenblas.so");
   app.add_flag("-q,--quiet", common.quiet, "no progress");
 }
 
-/// A flag with an optional value, --json or --json=FILE: as an option CLI11 2.1 would swallow the suite.
+/// A flag with an optional value, --json or --json=FILE: as an option CLI11 2.1 would swallow the
+/// suite.
 struct OptionalFile {
   std::string file;
   CLI::Option* option = nullptr;
@@ -84,22 +93,37 @@ struct TuneFlags {
 };
 
 void add_tune(CLI::App& app, TuneFlags& flags, TuneArguments& arguments) {
-  app.add_option("suite", flags.suites, "suite files, or names of suites that come along (llama3-8b)")->type_name("SUITE");
+  app.add_option("suite", flags.suites,
+                 "suite files, or names of suites that come along (llama3-8b)")
+      ->type_name("SUITE");
   for (std::size_t i = 0; i < std::size(kKeys); ++i) {
-    app.add_option(std::string("--") + kKeys[i].name, flags.values[i], kKeys[i].about)->type_name(kKeys[i].value)->group("Problem");
+    app.add_option(std::string("--") + kKeys[i].name, flags.values[i], kKeys[i].about)
+        ->type_name(kKeys[i].value)
+        ->group("Problem");
   }
-  app.add_option("--only", flags.only, "of a suite, only lines whose name contains this")->type_name("TEXT")->group("Choice");
-  app.add_option("--max-m", flags.max_m, "of a suite, only problems with m up to this")->type_name("M")->group("Choice");
-  app.add_option("--budget", flags.budget, "time for one problem, such as 30s; default: none")->type_name("TIME");
-  app.add_option("--budget-total", flags.budget_total, "time for all; what is done by then stays")->type_name("TIME");
-  app.add_option("--keep", arguments.keep, "candidates measured a problem; default 10")->check(CLI::Range(1, 10000));
-  app.add_option("--rounds", arguments.rounds, "replays of a finalist; default 9, at least 7")->check(CLI::Range(7, 10000));
+  app.add_option("--only", flags.only, "of a suite, only lines whose name contains this")
+      ->type_name("TEXT")
+      ->group("Choice");
+  app.add_option("--max-m", flags.max_m, "of a suite, only problems with m up to this")
+      ->type_name("M")
+      ->group("Choice");
+  app.add_option("--budget", flags.budget, "time for one problem, such as 30s; default: none")
+      ->type_name("TIME");
+  app.add_option("--budget-total", flags.budget_total, "time for all; what is done by then stays")
+      ->type_name("TIME");
+  app.add_option("--keep", arguments.keep, "candidates measured a problem; default 10")
+      ->check(CLI::Range(1, 10000));
+  app.add_option("--rounds", arguments.rounds, "replays of a finalist; default 9, at least 7")
+      ->check(CLI::Range(7, 10000));
   app.add_option("--seed,--verify-seed", arguments.seed, "of operands and verification; default 1");
   app.add_flag("--retune", arguments.retune, "measure even what is stored");
-  app.add_flag("--replay-only", arguments.replay_only, "never measure: what is not stored is an error");
+  app.add_flag("--replay-only", arguments.replay_only,
+               "never measure: what is not stored is an error");
   app.add_flag("--all", arguments.all_rows, "show every candidate, also refused ones");
-  flags.json.option = app.add_flag("--json{-}", flags.json.file, "results as JSON, to stdout or --json=FILE");
-  flags.csv.option = app.add_flag("--csv{-}", flags.csv.file, "results as CSV, to stdout or --csv=FILE");
+  flags.json.option =
+      app.add_flag("--json{-}", flags.json.file, "results as JSON, to stdout or --json=FILE");
+  flags.csv.option =
+      app.add_flag("--csv{-}", flags.csv.file, "results as CSV, to stdout or --csv=FILE");
   add_common(app, arguments.common);
 }
 
@@ -107,23 +131,28 @@ Result<TuneArguments> finish(const TuneFlags& flags, TuneArguments arguments) {
   std::vector<Flag> keys = flags.keys;
   for (std::size_t i = 0; i < std::size(kKeys); ++i) {
     const std::string_view name = kKeys[i].name;
-    const bool repeatable = name == "type" || name == "numerics" || name == "constant" || name == "alias";
+    const bool repeatable =
+        name == "type" || name == "numerics" || name == "constant" || name == "alias";
     if (flags.values[i].size() > 1 && !repeatable) {
-      return fail(ErrorCode::invalid_argument, "--{} is given {} times; once is right", name, flags.values[i].size());
+      return fail(ErrorCode::invalid_argument, "--{} is given {} times; once is right", name,
+                  flags.values[i].size());
     }
     for (const std::string& value : flags.values[i]) keys.emplace_back(name, value);
   }
   if (!flags.suites.empty() && !keys.empty()) {
-    return fail(ErrorCode::invalid_argument, "--{} describes a problem, but the suite '{}' does that already; give one of them",
+    return fail(ErrorCode::invalid_argument,
+                "--{} describes a problem, but the suite '{}' does that already; give one of them",
                 keys.front().first, flags.suites.front());
   }
   for (const std::string& suite : flags.suites) {
     LAPIDARY_TRY(std::vector<SuiteLine> lines, lines_from_suite(suite));
     for (SuiteLine& line : lines) {
-      const bool named = flags.only.empty() || std::ranges::any_of(flags.only, [&](const std::string& part) {
-                           return line.name.find(part) != std::string::npos;
-                         });
-      if (named && (flags.max_m < 0 || line.problem.m <= flags.max_m)) arguments.lines.push_back(std::move(line));
+      const bool named =
+          flags.only.empty() || std::ranges::any_of(flags.only, [&](const std::string& part) {
+            return line.name.find(part) != std::string::npos;
+          });
+      if (named && (flags.max_m < 0 || line.problem.m <= flags.max_m))
+        arguments.lines.push_back(std::move(line));
     }
   }
   if (!flags.suites.empty() && arguments.lines.empty()) {
@@ -141,7 +170,8 @@ Result<TuneArguments> finish(const TuneFlags& flags, TuneArguments arguments) {
   arguments.common.json = flags.json.value();
   arguments.common.csv = flags.csv.value();
   if (arguments.common.json == "-" && arguments.common.csv == "-") {
-    return fail(ErrorCode::invalid_argument, "--json and --csv both want stdout; give one of them a file, as in --json=FILE");
+    return fail(ErrorCode::invalid_argument,
+                "--json and --csv both want stdout; give one of them a file, as in --json=FILE");
   }
   return arguments;
 }
@@ -160,7 +190,8 @@ Result<std::vector<Flag>> operand_flags(std::vector<std::string>& arguments) {
       return fail(ErrorCode::invalid_argument, "{} needs a number", argument);
     }
     const bool joined = equals != std::string::npos;
-    flags.emplace_back(argument.substr(2, joined ? equals - 2 : std::string::npos), joined ? argument.substr(equals + 1) : arguments[i + 1]);
+    flags.emplace_back(argument.substr(2, joined ? equals - 2 : std::string::npos),
+                       joined ? argument.substr(equals + 1) : arguments[i + 1]);
     const auto at = arguments.begin() + static_cast<std::ptrdiff_t>(i);
     arguments.erase(at, at + (joined ? 1 : 2));
   }
@@ -169,7 +200,8 @@ Result<std::vector<Flag>> operand_flags(std::vector<std::string>& arguments) {
 
 std::string environment_help() {
   std::string help = "Environment (each has a flag):\n";
-  for (const EnvVariable& variable : env_variables()) help += fmt::format("  {:<18} {}\n", variable.name, variable.about);
+  for (const EnvVariable& variable : env_variables())
+    help += fmt::format("  {:<18} {}\n", variable.name, variable.about);
   return help;
 }
 
@@ -186,45 +218,61 @@ std::string suggestion(const CLI::App& app, const std::string& message) {
     for (const std::string& name : option->get_lnames()) owned.push_back("--" + name);
   }
   if (subs.empty()) {
-    for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) owned.push_back(sub->get_name());
+    for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
+      owned.push_back(sub->get_name());
   }
   return did_you_mean(word, std::vector<std::string_view>(owned.begin(), owned.end()));
 }
 
-/// Why the first word is no verb of `app`; empty when it is one, or a flag. CLI11 would only say that one is missing.
+/// Why the first word is no verb of `app`; empty when it is one, or a flag. CLI11 would only say
+/// that one is missing.
 std::string wrong_verb(const CLI::App& app, const std::vector<std::string>& words) {
   if (words.empty() || words.front().starts_with('-')) return "";
   std::vector<std::string> names;
   for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
     if (verb->get_name() == words.front()) {
-      return wrong_verb(*verb, {words.begin() + 1, words.begin() + (verb->get_require_subcommand_min() > 0 ? static_cast<std::ptrdiff_t>(words.size()) : 1)});
+      return wrong_verb(*verb, {words.begin() + 1,
+                                words.begin() + (verb->get_require_subcommand_min() > 0
+                                                     ? static_cast<std::ptrdiff_t>(words.size())
+                                                     : 1)});
     }
     names.push_back(verb->get_name());
   }
   if (names.empty()) return "";
-  return fmt::format("'{}' is no verb of {}{}", words.front(), app.get_name(), did_you_mean(words.front(), {names.begin(), names.end()}));
+  return fmt::format("'{}' is no verb of {}{}", words.front(), app.get_name(),
+                     did_you_mean(words.front(), {names.begin(), names.end()}));
 }
 
 }  // namespace
 
 int exit_code(const Error& error) {
   switch (error.code) {
-    case ErrorCode::invalid_argument: return kUsage;
-    case ErrorCode::device_fault: return kDeviceFault;
-    case ErrorCode::timeout: return kTimeout;
-    case ErrorCode::cancelled: return kInterrupted;
-    case ErrorCode::wrong_result: return kWrong;
-    default: return kFailed;
+    case ErrorCode::invalid_argument:
+      return kUsage;
+    case ErrorCode::device_fault:
+      return kDeviceFault;
+    case ErrorCode::timeout:
+      return kTimeout;
+    case ErrorCode::cancelled:
+      return kInterrupted;
+    case ErrorCode::wrong_result:
+      return kWrong;
+    default:
+      return kFailed;
   }
 }
 
-void print_error(const Error& error) { std::fprintf(stderr, "lapidary: %s\n", error.message.c_str()); }
+void print_error(const Error& error) {
+  std::fprintf(stderr, "lapidary: %s\n", error.message.c_str());
+}
 
 int run(int argc, const char* const* argv) {
   set_log_sink([](LogLevel level, std::string_view line) {
-    if (level >= LogLevel::warning) std::fprintf(stderr, "lapidary: %.*s\n", static_cast<int>(line.size()), line.data());
+    if (level >= LogLevel::warning)
+      std::fprintf(stderr, "lapidary: %.*s\n", static_cast<int>(line.size()), line.data());
   });
-  CLI::App app("Lapidary: makes, proves and remembers the fastest kernel for a matrix product.", "lapidary");
+  CLI::App app("Lapidary: makes, proves and remembers the fastest kernel for a matrix product.",
+               "lapidary");
   app.set_version_flag("--version", "lapidary " LAPIDARY_VERSION);
   app.require_subcommand(1);
   app.footer(environment_help());
@@ -236,13 +284,18 @@ int run(int argc, const char* const* argv) {
   Common doctor;
   OptionalFile cache_json, doctor_json;
 
-  CLI::App* tune_verb = app.add_subcommand("tune", "find, prove and store the fastest candidate of each problem");
+  CLI::App* tune_verb =
+      app.add_subcommand("tune", "find, prove and store the fastest candidate of each problem");
   add_tune(*tune_verb, tune_flags, tune);
-  CLI::App* bench_verb = app.add_subcommand("bench", "measure stored winners again, against a backend or the default");
+  CLI::App* bench_verb =
+      app.add_subcommand("bench", "measure stored winners again, against a backend or the default");
   add_tune(*bench_verb, bench_flags, bench.tune);
-  bench_verb->add_option("--against", bench.against, "a backend's name, or 'default'")->required()->type_name("BACKEND");
+  bench_verb->add_option("--against", bench.against, "a backend's name, or 'default'")
+      ->required()
+      ->type_name("BACKEND");
 
-  CLI::App* cache_verb = app.add_subcommand("cache", "look at the store of tuned winners, and move it");
+  CLI::App* cache_verb =
+      app.add_subcommand("cache", "look at the store of tuned winners, and move it");
   cache_verb->require_subcommand(1);
   const auto cache_sub = [&](const char* name, const char* about) {
     CLI::App* sub = cache_verb->add_subcommand(name, about);
@@ -252,19 +305,29 @@ int run(int argc, const char* const* argv) {
   };
   CLI::App* ls = cache_sub("ls", "one line an entry");
   ls->add_option("pattern", cache.pattern, "only entries whose key contains this");
-  cache_json.option = ls->add_flag("--json{-}", cache_json.file, "as JSON, to stdout or --json=FILE");
-  cache_sub("show", "entries in full")->add_option("pattern", cache.pattern, "text in the key")->required();
-  cache_sub("export", "all entries as JSON lines")->add_option("file", cache.file, "default: stdout");
-  cache_sub("import", "entries from JSON lines; the newer of two stays")->add_option("file", cache.file)->required();
-  cache_sub("merge", "another store's entries into this one")->add_option("file", cache.file, "the other store")->required();
+  cache_json.option =
+      ls->add_flag("--json{-}", cache_json.file, "as JSON, to stdout or --json=FILE");
+  cache_sub("show", "entries in full")
+      ->add_option("pattern", cache.pattern, "text in the key")
+      ->required();
+  cache_sub("export", "all entries as JSON lines")
+      ->add_option("file", cache.file, "default: stdout");
+  cache_sub("import", "entries from JSON lines; the newer of two stays")
+      ->add_option("file", cache.file)
+      ->required();
+  cache_sub("merge", "another store's entries into this one")
+      ->add_option("file", cache.file, "the other store")
+      ->required();
   cache_sub("verify", "check every row's digest and the file's structure");
   cache_sub("gc", "drop damaged rows, and what is older")
       ->add_option("--older-than-days", cache.older_days, "entries older than so many days")
       ->check(CLI::NonNegativeNumber);
 
-  CLI::App* doctor_verb = app.add_subcommand("doctor", "what was found on this machine, where, and what is missing");
+  CLI::App* doctor_verb =
+      app.add_subcommand("doctor", "what was found on this machine, where, and what is missing");
   add_common(*doctor_verb, doctor);
-  doctor_json.option = doctor_verb->add_flag("--json{-}", doctor_json.file, "as JSON, to stdout or --json=FILE");
+  doctor_json.option =
+      doctor_verb->add_flag("--json{-}", doctor_json.file, "as JSON, to stdout or --json=FILE");
 
   std::vector<std::string> words(argv + 1, argv + argc);
   Result<std::vector<Flag>> extra = operand_flags(words);
@@ -285,12 +348,14 @@ int run(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& e) {
     std::string message = e.what();
     std::ranges::replace(message, '\n', ' ');
-    std::fprintf(stderr, "lapidary: %s%s (see lapidary --help)\n", message.c_str(), suggestion(app, message).c_str());
+    std::fprintf(stderr, "lapidary: %s%s (see lapidary --help)\n", message.c_str(),
+                 suggestion(app, message).c_str());
     return kUsage;
   }
 
   watch_interrupt();
-  const auto with_problems = [](const TuneFlags& flags, const TuneArguments& arguments, const auto& verb) -> int {
+  const auto with_problems = [](const TuneFlags& flags, const TuneArguments& arguments,
+                                const auto& verb) -> int {
     const Result<TuneArguments> finished = finish(flags, arguments);
     if (!finished) {
       print_error(finished.error());
@@ -305,7 +370,8 @@ int run(int argc, const char* const* argv) {
     });
   }
   if (!extra->empty()) {
-    std::fprintf(stderr, "lapidary: --%s is no flag of this verb (see lapidary --help)\n", extra->front().first.c_str());
+    std::fprintf(stderr, "lapidary: --%s is no flag of this verb (see lapidary --help)\n",
+                 extra->front().first.c_str());
     return kUsage;
   }
   if (*doctor_verb) {

@@ -29,14 +29,17 @@ std::size_t terminal_columns() {
 bool interrupted() { return g_interrupted != 0; }
 
 void watch_interrupt() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = on_interrupt;
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
 }
 
 ProgressLine::ProgressLine(bool quiet)
-    : quiet_(quiet), terminal_(::isatty(STDERR_FILENO) == 1), shown_(Clock::now()), started_(Clock::now()) {}
+    : quiet_(quiet),
+      terminal_(::isatty(STDERR_FILENO) == 1),
+      shown_(Clock::now()),
+      started_(Clock::now()) {}
 
 void ProgressLine::task(std::string text) {
   task_ = std::move(text);

@@ -6,7 +6,8 @@
 
 namespace lapidary::cli {
 
-/// What is being done, on stderr: one line that is written over on a terminal, a line every ten seconds elsewhere.
+/// What is being done, on stderr: one line that is written over on a terminal, a line every ten
+/// seconds elsewhere.
 class ProgressLine {
  public:
   explicit ProgressLine(bool quiet);

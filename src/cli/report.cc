@@ -19,7 +19,8 @@ using Json = nlohmann::ordered_json;
 double gigabytes_per_second(const GemmProblem& problem, double us) {
   double bytes = 0;
   for (const OperandSpec& spec : operands(problem)) {
-    bytes += static_cast<double>(spec.rows) * static_cast<double>(spec.cols) * static_cast<double>(spec.batch) * size_bytes(spec.type);
+    bytes += static_cast<double>(spec.rows) * static_cast<double>(spec.cols) *
+             static_cast<double>(spec.batch) * size_bytes(spec.type);
   }
   return bytes / us * 1e-3;
 }
@@ -28,7 +29,8 @@ double tflops(const GemmProblem& problem, double us) { return flops(problem) / u
 
 Json contender(const GemmProblem& problem, const std::optional<Measurement>& row) {
   if (!row) return nullptr;
-  Json json = {{"backend", row->candidate.backend}, {"config", Json::parse(text(row->candidate.config))}};
+  Json json = {{"backend", row->candidate.backend},
+               {"config", Json::parse(text(row->candidate.config))}};
   json["time_us"] = row->time_us ? Json(*row->time_us) : Json(nullptr);
   json["tflops"] = row->time_us ? Json(tflops(problem, *row->time_us)) : Json(nullptr);
   json["gbps"] = row->time_us ? Json(gigabytes_per_second(problem, *row->time_us)) : Json(nullptr);
@@ -37,11 +39,16 @@ Json contender(const GemmProblem& problem, const std::optional<Measurement>& row
 }
 
 Json device_json(const DeviceInfo& device) {
-  return {{"id", device.id}, {"name", device.name}, {"threads", device.threads}, {"cache_bytes", device.cache_bytes},
+  return {{"id", device.id},
+          {"name", device.name},
+          {"threads", device.threads},
+          {"cache_bytes", device.cache_bytes},
           {"memory_bytes", device.memory_bytes}};
 }
 
-std::string dump(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+std::string dump(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
 
 std::string csv_field(const std::string& field) {
   if (field.find_first_of(",\"\n") == std::string::npos) return field;
@@ -75,7 +82,8 @@ double BenchSummary::geomean() const {
 }
 
 std::size_t BenchSummary::count() const {
-  return static_cast<std::size_t>(std::ranges::count_if(lines, [](const BenchedLine& line) { return line.match.has_value(); }));
+  return static_cast<std::size_t>(
+      std::ranges::count_if(lines, [](const BenchedLine& line) { return line.match.has_value(); }));
 }
 
 std::string tune_json(const DeviceInfo& device, std::span<const TunedLine> lines) {
@@ -83,8 +91,10 @@ std::string tune_json(const DeviceInfo& device, std::span<const TunedLine> lines
   for (const auto& [name, result] : lines) {
     Json candidates = Json::array();
     for (const Measurement& row : result.candidates) {
-      Json json = {{"backend", row.candidate.backend}, {"config", Json::parse(text(row.candidate.config))},
-                   {"status", lapidary::name(row.status)}, {"reason", row.reason}};
+      Json json = {{"backend", row.candidate.backend},
+                   {"config", Json::parse(text(row.candidate.config))},
+                   {"status", lapidary::name(row.status)},
+                   {"reason", row.reason}};
       json["time_us"] = row.time_us ? Json(*row.time_us) : Json(nullptr);
       json["spread"] = row.spread;
       json["registers"] = row.registers ? Json(*row.registers) : Json(nullptr);
@@ -116,7 +126,10 @@ std::string bench_json(const DeviceInfo& device, const BenchSummary& summary) {
     if (!line.skipped.empty()) row["skipped"] = line.skipped;
     rows.push_back(std::move(row));
   }
-  Json json = {{"version", 1}, {"device", device_json(device)}, {"against", summary.against}, {"rows", std::move(rows)}};
+  Json json = {{"version", 1},
+               {"device", device_json(device)},
+               {"against", summary.against},
+               {"rows", std::move(rows)}};
   json["geomean"] = summary.count() > 0 ? Json(summary.geomean()) : Json(nullptr);
   json["geomean_steady"] = nullptr;
   json["count"] = summary.count();
@@ -129,9 +142,11 @@ std::string tune_csv(std::span<const TunedLine> lines) {
   for (const auto& [name, result] : lines) {
     for (const Measurement& row : result.candidates) {
       const bool winner = result.winner && result.winner->candidate == row.candidate;
-      csv += fmt::format("{},{},{},{},{},{},{},{},{}\n", csv_field(name), csv_field(text(result.problem)), csv_field(row.candidate.backend),
+      csv += fmt::format("{},{},{},{},{},{},{},{},{}\n", csv_field(name),
+                         csv_field(text(result.problem)), csv_field(row.candidate.backend),
                          csv_field(text(row.candidate.config)), lapidary::name(row.status),
-                         row.time_us ? fmt::format("{}", *row.time_us) : "", row.spread, winner ? 1 : 0, csv_field(one_line(row.reason)));
+                         row.time_us ? fmt::format("{}", *row.time_us) : "", row.spread,
+                         winner ? 1 : 0, csv_field(one_line(row.reason)));
     }
   }
   return csv;
@@ -140,10 +155,13 @@ std::string tune_csv(std::span<const TunedLine> lines) {
 std::string bench_csv(const BenchSummary& summary) {
   std::string csv = "name,problem,ours,theirs,ours_us,theirs_us,ratio,skipped\n";
   for (const BenchedLine& line : summary.lines) {
-    csv += fmt::format("{},{},{},{},{},{},{},{}\n", csv_field(line.name), csv_field(text(line.problem)),
-                       line.match ? csv_field(text(line.match->ours)) : "", line.match ? csv_field(text(line.match->theirs)) : "",
-                       line.match ? fmt::format("{}", line.match->ours_us) : "", line.match ? fmt::format("{}", line.match->theirs_us) : "",
-                       line.match ? fmt::format("{}", line.match->ratio) : "", csv_field(one_line(line.skipped)));
+    csv += fmt::format(
+        "{},{},{},{},{},{},{},{}\n", csv_field(line.name), csv_field(text(line.problem)),
+        line.match ? csv_field(text(line.match->ours)) : "",
+        line.match ? csv_field(text(line.match->theirs)) : "",
+        line.match ? fmt::format("{}", line.match->ours_us) : "",
+        line.match ? fmt::format("{}", line.match->theirs_us) : "",
+        line.match ? fmt::format("{}", line.match->ratio) : "", csv_field(one_line(line.skipped)));
   }
   return csv;
 }
@@ -157,8 +175,9 @@ std::string tune_table(const TunedLine& line, bool all, bool colour) {
   if (tuner::is_empty(r.problem)) return table + "  nothing to compute\n";
   std::size_t backend_width = 8, config_width = 10;
   const auto shown = [&](const Measurement& row) {
-    return all || row.time_us || row.status == CandidateStatus::wrong || row.status == CandidateStatus::failed ||
-           row.reason.starts_with("quarantined") || !r.winner;
+    return all || row.time_us || row.status == CandidateStatus::wrong ||
+           row.status == CandidateStatus::failed || row.reason.starts_with("quarantined") ||
+           !r.winner;
   };
   for (const Measurement& row : r.candidates) {
     if (!shown(row)) continue;
@@ -179,43 +198,58 @@ std::string tune_table(const TunedLine& line, bool all, bool colour) {
     }
     const bool winner = r.winner && r.winner->candidate == row.candidate;
     const bool fallback = r.fallback && r.fallback->candidate == row.candidate;
-    std::string text = fmt::format("  {:<{}}  {:>10}  {:>7}  {:<{}}", row.candidate.backend, backend_width,
-                                   row.time_us ? time_text(*row.time_us) : "-",
-                                   row.time_us && best > 0 ? fmt::format("{:.1f} %", 100 * best / *row.time_us) : "",
-                                   summary(row.candidate.config), config_width);
-    if (winner) text += fmt::format("  winner, verified, {:.3f} TFLOP/s", tflops(r.problem, *row.time_us));
+    std::string text = fmt::format(
+        "  {:<{}}  {:>10}  {:>7}  {:<{}}", row.candidate.backend, backend_width,
+        row.time_us ? time_text(*row.time_us) : "-",
+        row.time_us && best > 0 ? fmt::format("{:.1f} %", 100 * best / *row.time_us) : "",
+        summary(row.candidate.config), config_width);
+    if (winner)
+      text += fmt::format("  winner, verified, {:.3f} TFLOP/s", tflops(r.problem, *row.time_us));
     if (fallback) text += winner ? ", default" : "  default";
-    if (row.status == CandidateStatus::wrong || row.status == CandidateStatus::failed || row.status == CandidateStatus::refused) {
+    if (row.status == CandidateStatus::wrong || row.status == CandidateStatus::failed ||
+        row.status == CandidateStatus::refused) {
       text += fmt::format("  {}: {}", lapidary::name(row.status), one_line(row.reason));
     } else if (!row.reason.empty() && (all || !row.time_us)) {
       text += "  " + one_line(row.reason);
     }
     while (text.ends_with(' ')) text.pop_back();
-    table += (winner ? paint("32", text) : row.status == CandidateStatus::wrong ? paint("31", text) : text) + "\n";
+    table += (winner                                 ? paint("32", text)
+              : row.status == CandidateStatus::wrong ? paint("31", text)
+                                                     : text) +
+             "\n";
   }
   if (!r.winner) table += paint("31", "  no valid candidate") + "\n";
-  table += fmt::format("  {}{}\n", r.from_store ? "from the store, nothing tuned" : fmt::format("tuned in {:.2f} s", r.tune_seconds),
-                       hidden > 0 ? fmt::format("; {} more not measured or refused (--all shows them)", hidden) : "");
+  table += fmt::format(
+      "  {}{}\n",
+      r.from_store ? "from the store, nothing tuned"
+                   : fmt::format("tuned in {:.2f} s", r.tune_seconds),
+      hidden > 0 ? fmt::format("; {} more not measured or refused (--all shows them)", hidden)
+                 : "");
   return table;
 }
 
 std::string bench_table(const BenchSummary& summary) {
   std::size_t name_width = 4;
   for (const BenchedLine& line : summary.lines) name_width = std::max(name_width, line.name.size());
-  std::string table = fmt::format("{:<{}}  {:>7}  {:>11}  {:>11}  {:>6}  {}\n", "name", name_width, "m", "ours", "theirs", "ratio", "winner vs rival");
+  std::string table = fmt::format("{:<{}}  {:>7}  {:>11}  {:>11}  {:>6}  {}\n", "name", name_width,
+                                  "m", "ours", "theirs", "ratio", "winner vs rival");
   for (const BenchedLine& line : summary.lines) {
     if (!line.match) {
-      table += fmt::format("{:<{}}  {:>7}  {:>11}  {:>11}  {:>6}  {}\n", line.name, name_width, line.problem.m, "-", "-", "-", one_line(line.skipped));
+      table += fmt::format("{:<{}}  {:>7}  {:>11}  {:>11}  {:>6}  {}\n", line.name, name_width,
+                           line.problem.m, "-", "-", "-", one_line(line.skipped));
       continue;
     }
     const tuner::Rematch& match = *line.match;
-    table += fmt::format("{:<{}}  {:>7}  {:>11}  {:>11}  {:>6.3f}  {}\n", line.name, name_width, line.problem.m,
-                         match.ours_us > 0 ? time_text(match.ours_us) : "-", match.theirs_us > 0 ? time_text(match.theirs_us) : "-",
-                         match.ratio,
-                         match.same ? text(match.ours) + " is both" : text(match.ours) + " vs " + text(match.theirs) + (match.repeated ? " (measured again)" : ""));
+    table += fmt::format("{:<{}}  {:>7}  {:>11}  {:>11}  {:>6.3f}  {}\n", line.name, name_width,
+                         line.problem.m, match.ours_us > 0 ? time_text(match.ours_us) : "-",
+                         match.theirs_us > 0 ? time_text(match.theirs_us) : "-", match.ratio,
+                         match.same ? text(match.ours) + " is both"
+                                    : text(match.ours) + " vs " + text(match.theirs) +
+                                          (match.repeated ? " (measured again)" : ""));
   }
-  table += fmt::format("geometric mean of {}: {:.3f} against {} (over 1: ours is faster); {:.1f} s\n", summary.count(), summary.geomean(),
-                       summary.against, summary.seconds);
+  table +=
+      fmt::format("geometric mean of {}: {:.3f} against {} (over 1: ours is faster); {:.1f} s\n",
+                  summary.count(), summary.geomean(), summary.against, summary.seconds);
   return table;
 }
 

@@ -27,7 +27,7 @@ struct BenchSummary {
   std::string against;
   std::vector<BenchedLine> lines;
   double seconds = 0;
-  double geomean() const;    ///< over the lines with a match; 0 without any
+  double geomean() const;  ///< over the lines with a match; 0 without any
   std::size_t count() const;
 };
 
@@ -37,8 +37,8 @@ std::string bench_json(const DeviceInfo& device, const BenchSummary& summary);
 std::string tune_csv(std::span<const TunedLine> lines);
 std::string bench_csv(const BenchSummary& summary);
 
-/// The table of one problem: a header, a line a candidate with time, percent of the best and config; for a refused,
-/// failed or wrong one the reason. `all`: also those that were not measured.
+/// The table of one problem: a header, a line a candidate with time, percent of the best and
+/// config; for a refused, failed or wrong one the reason. `all`: also those that were not measured.
 std::string tune_table(const TunedLine& line, bool all, bool colour);
 std::string bench_table(const BenchSummary& summary);
 

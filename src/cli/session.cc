@@ -9,9 +9,11 @@ std::filesystem::path store_path(const Common& common) {
 }
 
 Result<Session> open_session(const Common& common, bool store_needed) {
-  const std::string device = !common.device.empty() ? common.device : env("LAPIDARY_DEVICE").value_or("cpu");
+  const std::string device =
+      !common.device.empty() ? common.device : env("LAPIDARY_DEVICE").value_or("cpu");
   if (device != "cpu") {
-    return fail(ErrorCode::invalid_argument, "--device: '{}' is no device of this build; use cpu", device);
+    return fail(ErrorCode::invalid_argument, "--device: '{}' is no device of this build; use cpu",
+                device);
   }
   Session session;
   LAPIDARY_TRY(session.store, store::open_sqlite(store_path(common), {.fall_back = !store_needed}));

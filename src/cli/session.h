@@ -16,8 +16,8 @@ struct Session {
   std::unique_ptr<ProgressLine> progress;
 };
 
-/// Opens it as the flags say. `invalid_argument` for a device that is none, `io` for a store that is needed but
-/// unusable (`store_needed`), `unsupported` without lapidary-worker.
+/// Opens it as the flags say. `invalid_argument` for a device that is none, `io` for a store that
+/// is needed but unusable (`store_needed`), `unsupported` without lapidary-worker.
 Result<Session> open_session(const Common& common, bool store_needed);
 
 /// The store that flags and environment name.

@@ -1,3 +1,5 @@
+#include "tuner/tune.h"
+
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 #include "cli/cli.h"
 #include "cli/report.h"
 #include "cli/session.h"
-#include "tuner/tune.h"
 
 namespace lapidary::cli {
 namespace {
@@ -18,14 +19,16 @@ using Clock = std::chrono::steady_clock;
 int outcome(const TuneResult& result) {
   if (result.winner || tuner::is_empty(result.problem)) return kOk;
   const auto has = [&](CandidateStatus status) {
-    return std::ranges::any_of(result.candidates, [&](const Measurement& row) { return row.status == status; });
+    return std::ranges::any_of(result.candidates,
+                               [&](const Measurement& row) { return row.status == status; });
   };
   return has(CandidateStatus::wrong) ? kWrong : kNoCandidate;
 }
 
 /// A suite exits with the first of these that occurred.
 int worst(const std::vector<int>& codes) {
-  for (const int code : {int(kInterrupted), int(kStore), int(kUsage), int(kDeviceFault), int(kWrong), int(kNoCandidate), int(kTimeout), int(kFailed)}) {
+  for (const int code : {int(kInterrupted), int(kStore), int(kUsage), int(kDeviceFault),
+                         int(kWrong), int(kNoCandidate), int(kTimeout), int(kFailed)}) {
     if (std::ranges::find(codes, code) != codes.end()) return code;
   }
   return kOk;
@@ -48,12 +51,15 @@ int run_tune(const TuneArguments& arguments) {
   for (std::size_t i = 0; i < arguments.lines.size(); ++i) {
     const SuiteLine& line = arguments.lines[i];
     if (arguments.budget_total_s > 0 && elapsed() >= arguments.budget_total_s) {
-      print_error(fail(ErrorCode::timeout, "tune: --budget-total of {:.0f} s ended with {} of {} problems done; the same command goes on from there",
+      print_error(fail(ErrorCode::timeout,
+                       "tune: --budget-total of {:.0f} s ended with {} of {} problems done; the "
+                       "same command goes on from there",
                        arguments.budget_total_s, i, arguments.lines.size()));
       codes.push_back(kTimeout);
       break;
     }
-    session->progress->task(fmt::format("[{}/{}] {} m={}", i + 1, arguments.lines.size(), line.name, line.problem.m));
+    session->progress->task(
+        fmt::format("[{}/{}] {} m={}", i + 1, arguments.lines.size(), line.name, line.problem.m));
     tuner::TuneOptions options{
         .budget_s = arguments.budget_s,
         .keep = arguments.keep,
@@ -61,16 +67,20 @@ int run_tune(const TuneArguments& arguments) {
         .seed = arguments.seed,
         .retune = arguments.retune,
         .replay_only = arguments.replay_only,
-        .progress = [&](const tuner::Progress& p) {
-          session->progress->stage(p.total > 0 ? fmt::format("{} {}/{} {}", p.stage, p.done, p.total, p.detail) : p.stage + " " + p.detail);
-        },
+        .progress =
+            [&](const tuner::Progress& p) {
+              session->progress->stage(
+                  p.total > 0 ? fmt::format("{} {}/{} {}", p.stage, p.done, p.total, p.detail)
+                              : p.stage + " " + p.detail);
+            },
         .cancelled = interrupted,
     };
     if (arguments.budget_total_s > 0) {
       const double left = std::max(0.1, arguments.budget_total_s - elapsed());
       options.budget_s = options.budget_s > 0 ? std::min(options.budget_s, left) : left;
     }
-    Result<TuneResult> result = tuner::tune(line.problem, {*session->worker, *session->store}, options);
+    Result<TuneResult> result =
+        tuner::tune(line.problem, {*session->worker, *session->store}, options);
     session->progress->clear();
     if (!result) {
       print_error(result.error());
@@ -88,14 +98,16 @@ int run_tune(const TuneArguments& arguments) {
     }
   }
   if (table && arguments.lines.size() > 1) {
-    std::printf("%zu of %zu problems have a winner, %zu from the store; %.1f s\n", winners, arguments.lines.size(), stored, elapsed());
+    std::printf("%zu of %zu problems have a winner, %zu from the store; %.1f s\n", winners,
+                arguments.lines.size(), stored, elapsed());
   }
   DeviceInfo device;
   if (arguments.common.json || arguments.common.csv) {
     if (const auto hello = session->worker->hello()) device = hello->device;
   }
-  for (const auto& [file, text] : {std::pair(arguments.common.json, arguments.common.json ? tune_json(device, done) : ""),
-                                   std::pair(arguments.common.csv, arguments.common.csv ? tune_csv(done) : "")}) {
+  for (const auto& [file, text] :
+       {std::pair(arguments.common.json, arguments.common.json ? tune_json(device, done) : ""),
+        std::pair(arguments.common.csv, arguments.common.csv ? tune_csv(done) : "")}) {
     if (!file) continue;
     if (const Status wrote = write_report(*file, text); !wrote) {
       print_error(wrote.error());
@@ -103,7 +115,8 @@ int run_tune(const TuneArguments& arguments) {
     }
   }
   session->worker->stop();
-  if (interrupted()) std::fprintf(stderr, "lapidary: interrupted; %zu finished problems are stored\n", done.size());
+  if (interrupted())
+    std::fprintf(stderr, "lapidary: interrupted; %zu finished problems are stored\n", done.size());
   return worst(codes);
 }
 

@@ -27,9 +27,12 @@ std::int64_t cache_size(std::string_view text) {
 
 std::string_view name(Isa isa) {
   switch (isa) {
-    case Isa::base: return "base";
-    case Isa::avx2: return "avx2";
-    case Isa::avx512: return "avx512";
+    case Isa::base:
+      return "base";
+    case Isa::avx2:
+      return "avx2";
+    case Isa::avx512:
+      return "avx512";
   }
   return "base";
 }
@@ -47,21 +50,25 @@ Isa cpu_isa() {
 }
 
 CpuFacts cpu_facts() {
-  CpuFacts facts{.model = "unknown CPU", .features = "", .cache_bytes = 32 << 20, .memory_bytes = 0};
+  CpuFacts facts{
+      .model = "unknown CPU", .features = "", .cache_bytes = 32 << 20, .memory_bytes = 0};
   if (const auto cpuinfo = read_file("/proc/cpuinfo")) {
     std::set<std::string> flags;
     for (const std::string_view line : split(*cpuinfo, '\n')) {
       const std::size_t colon = line.find(':');
       if (colon == std::string_view::npos) continue;
-      const std::string_view key = trim(line.substr(0, colon)), value = trim(line.substr(colon + 1));
+      const std::string_view key = trim(line.substr(0, colon)),
+                             value = trim(line.substr(colon + 1));
       if (key == "model name") facts.model = value;
       if (key == "flags" && flags.empty()) {
         std::istringstream words{std::string(value)};
         for (std::string word; words >> word;) flags.insert(word);
       }
     }
-    for (const char* feature : {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_bf16", "avx512_fp16", "amx_bf16"}) {
-      if (flags.contains(feature)) facts.features += (facts.features.empty() ? "" : " ") + std::string(feature);
+    for (const char* feature :
+         {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_bf16", "avx512_fp16", "amx_bf16"}) {
+      if (flags.contains(feature))
+        facts.features += (facts.features.empty() ? "" : " ") + std::string(feature);
     }
   }
   for (int level = 0; level < 8; ++level) {

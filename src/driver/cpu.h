@@ -18,8 +18,8 @@ Isa cpu_isa();
 /// What identifies the CPU: "Intel(R) Xeon(R) Processor", caches and memory in bytes.
 struct CpuFacts {
   std::string model;
-  std::string features;            ///< of those that change winners: "avx2 avx512f avx512_bf16 amx_bf16"
-  std::int64_t cache_bytes = 0;    ///< last level; 32 MiB when the system does not say
+  std::string features;  ///< of those that change winners: "avx2 avx512f avx512_bf16 amx_bf16"
+  std::int64_t cache_bytes = 0;  ///< last level; 32 MiB when the system does not say
   std::int64_t memory_bytes = 0;
 };
 CpuFacts cpu_facts();

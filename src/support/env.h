@@ -7,7 +7,8 @@
 
 namespace lapidary {
 
-/// One environment variable that we read: its flag and what it does. The table is src/support/env.inc.
+/// One environment variable that we read: its flag and what it does. The table is
+/// src/support/env.inc.
 struct EnvVariable {
   std::string_view name, flag, about;
 };

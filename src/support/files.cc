@@ -13,7 +13,8 @@ namespace lapidary {
 
 Result<std::string> read_file(const std::filesystem::path& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return fail(ErrorCode::io, "{}: cannot open: {}", path.string(), std::strerror(errno));
+  if (fd < 0)
+    return fail(ErrorCode::io, "{}: cannot open: {}", path.string(), std::strerror(errno));
   std::string contents;
   char buffer[1 << 16];
   for (;;) {
@@ -34,7 +35,9 @@ Result<std::string> read_file(const std::filesystem::path& path) {
 Status write_file(const std::filesystem::path& path, std::string_view contents) {
   std::string temporary = path.string() + ".XXXXXX";
   const int fd = ::mkostemp(temporary.data(), O_CLOEXEC);
-  if (fd < 0) return fail(ErrorCode::io, "{}: cannot write beside it: {}", path.string(), std::strerror(errno));
+  if (fd < 0)
+    return fail(ErrorCode::io, "{}: cannot write beside it: {}", path.string(),
+                std::strerror(errno));
   const auto give_up = [&](const char* what) {
     const int why = errno;
     ::close(fd);
@@ -47,7 +50,8 @@ Status write_file(const std::filesystem::path& path, std::string_view contents) 
     if (wrote < 0) return give_up("write");
     done += static_cast<std::size_t>(wrote);
   }
-  // mkostemp makes the file private; a written file has the permissions that the user's umask gives.
+  // mkostemp makes the file private; a written file has the permissions that the user's umask
+  // gives.
   const mode_t mask = ::umask(0);
   ::umask(mask);
   if (::fchmod(fd, 0666 & ~mask) != 0) return give_up("set its permissions");
@@ -60,12 +64,15 @@ Status write_file(const std::filesystem::path& path, std::string_view contents) 
 Result<TempFolder> TempFolder::make() {
   std::string path = system_env("TMPDIR").value_or("/tmp") + "/lapidary.XXXXXX";
   if (::mkdtemp(path.data()) == nullptr) {
-    return fail(ErrorCode::io, "{}: cannot make a temporary folder: {}", path, std::strerror(errno));
+    return fail(ErrorCode::io, "{}: cannot make a temporary folder: {}", path,
+                std::strerror(errno));
   }
   return TempFolder(path);
 }
 
-TempFolder::TempFolder(TempFolder&& other) noexcept : path_(std::move(other.path_)) { other.path_.clear(); }
+TempFolder::TempFolder(TempFolder&& other) noexcept : path_(std::move(other.path_)) {
+  other.path_.clear();
+}
 
 TempFolder::~TempFolder() {
   std::error_code ignored;

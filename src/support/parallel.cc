@@ -21,7 +21,8 @@ void relax() {
 #endif
 }
 
-// About 50 us of pauses: longer than the gap between two products of a layer, shorter than anyone notices.
+// About 50 us of pauses: longer than the gap between two products of a layer, shorter than anyone
+// notices.
 constexpr int kSpins = 1000;
 
 }  // namespace
@@ -30,7 +31,8 @@ int default_threads() {
   if (const auto text = env("LAPIDARY_THREADS")) {
     int threads = 0;
     const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), threads);
-    if (error == std::errc() && end == text->data() + text->size() && threads >= 1) return std::min(threads, 1024);
+    if (error == std::errc() && end == text->data() + text->size() && threads >= 1)
+      return std::min(threads, 1024);
   }
   cpu_set_t mask;
   if (sched_getaffinity(0, sizeof mask, &mask) == 0) return std::max(1, CPU_COUNT(&mask));
@@ -83,7 +85,8 @@ struct ThreadPool::State {
 };
 
 ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
-  for (int i = 1; i < threads; ++i) state_->helpers.emplace_back([state = state_.get()] { state->help(); });
+  for (int i = 1; i < threads; ++i)
+    state_->helpers.emplace_back([state = state_.get()] { state->help(); });
 }
 
 ThreadPool::~ThreadPool() {
@@ -97,7 +100,8 @@ void ThreadPool::run(std::int64_t count, std::int64_t grain, Call call, const vo
   grain = std::max<std::int64_t>(1, grain);
   std::unique_lock busy(state_->busy, std::try_to_lock);
   if (count <= grain || state_->helpers.empty() || !busy.owns_lock()) {
-    for (std::int64_t begin = 0; begin < count; begin += grain) call(body, begin, std::min(begin + grain, count));
+    for (std::int64_t begin = 0; begin < count; begin += grain)
+      call(body, begin, std::min(begin + grain, count));
     return;
   }
   state_->count = count;
@@ -109,7 +113,10 @@ void ThreadPool::run(std::int64_t count, std::int64_t grain, Call call, const vo
   state_->announce();
   state_->work();
   for (int i = 0; state_->active.load(std::memory_order_acquire) != 0; ++i) {
-    if (i < kSpins) relax(); else std::this_thread::yield();
+    if (i < kSpins)
+      relax();
+    else
+      std::this_thread::yield();
   }
 }
 

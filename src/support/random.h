@@ -4,8 +4,9 @@
 
 namespace lapidary {
 
-/// Counter-based generator: value i of seed s is `mix(s, i)`, so any element can be made alone and in parallel.
-/// The finaliser is splitmix64's (Steele, Lea, Flood: "Fast Splittable Pseudorandom Number Generators", 2014).
+/// Counter-based generator: value i of seed s is `mix(s, i)`, so any element can be made alone and
+/// in parallel. The finaliser is splitmix64's (Steele, Lea, Flood: "Fast Splittable Pseudorandom
+/// Number Generators", 2014).
 constexpr std::uint64_t mix(std::uint64_t seed, std::uint64_t index) {
   std::uint64_t z = seed + (index + 1) * 0x9e3779b97f4a7c15ull;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;

@@ -1,11 +1,11 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <ostream>
 #include <string_view>
-
-#include <fmt/format.h>
 
 #include "lapidary/result.h"
 

@@ -14,7 +14,8 @@ namespace lapidary {
 namespace {
 
 Result<int> half(int x) {
-  if (x % 2 != 0) return fail(ErrorCode::invalid_argument, "half: {} is odd; use an even number", x);
+  if (x % 2 != 0)
+    return fail(ErrorCode::invalid_argument, "half: {} is odd; use an even number", x);
   return x / 2;
 }
 

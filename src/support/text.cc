@@ -42,7 +42,8 @@ std::string_view trim(std::string_view text) {
 
 std::string_view nearest(std::string_view word, const std::vector<std::string_view>& known) {
   std::string_view best;
-  std::size_t distance = std::min<std::size_t>(3, word.size());  // a word is not near if all of it changes
+  std::size_t distance =
+      std::min<std::size_t>(3, word.size());  // a word is not near if all of it changes
   for (const std::string_view candidate : known) {
     if (const std::size_t d = edit_distance(word, candidate); d < distance) {
       distance = d;

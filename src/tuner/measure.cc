@@ -29,27 +29,34 @@ void summarise(const Runner& runner, Measurement& row) {
   row.spread = middle > 0 ? median(deviations) / middle : 0;
 }
 
-bool ends_the_tune(const Error& error) { return error.code == ErrorCode::cancelled || error.code == ErrorCode::internal; }
+bool ends_the_tune(const Error& error) {
+  return error.code == ErrorCode::cancelled || error.code == ErrorCode::internal;
+}
 
 void fail_row(Measurement& row, const Error& error) {
-  row.status = error.code == ErrorCode::wrong_result ? CandidateStatus::wrong : CandidateStatus::failed;
+  row.status =
+      error.code == ErrorCode::wrong_result ? CandidateStatus::wrong : CandidateStatus::failed;
   row.reason = error.message;
   row.time_us.reset();
 }
 
-/// How much slower than the best a candidate may be after so many rounds: less as its median gets firm.
+/// How much slower than the best a candidate may be after so many rounds: less as its median gets
+/// firm.
 double allowance(int rounds_done) { return rounds_done <= 1 ? 1.6 : rounds_done <= 3 ? 1.25 : 1.1; }
 
 }  // namespace
 
-Result<std::vector<Measurement>> measure(const std::vector<Offer>& chosen, const Probe& probe, const Budget& budget,
-                                         const TuneOptions& options) {
+Result<std::vector<Measurement>> measure(const std::vector<Offer>& chosen, const Probe& probe,
+                                         const Budget& budget, const TuneOptions& options) {
   std::vector<Measurement> rows;
   std::vector<Runner> race;
   double best_first = INFINITY;
   for (const Offer& offer : chosen) {
-    rows.push_back({.candidate = offer.candidate, .reason = "", .workspace_bytes = offer.workspace_bytes,
-                    .packed_bytes = offer.packed_bytes, .predicted_us = offer.predicted_us});
+    rows.push_back({.candidate = offer.candidate,
+                    .reason = "",
+                    .workspace_bytes = offer.workspace_bytes,
+                    .packed_bytes = offer.packed_bytes,
+                    .predicted_us = offer.predicted_us});
     Measurement& row = rows.back();
     if (!budget.left() && rows.size() > 1) {
       row.status = CandidateStatus::slow;
@@ -57,7 +64,8 @@ Result<std::vector<Measurement>> measure(const std::vector<Offer>& chosen, const
       continue;
     }
     if (options.progress) {
-      options.progress({"compile", text(offer.candidate), static_cast<int>(rows.size()), static_cast<int>(chosen.size())});
+      options.progress({"compile", text(offer.candidate), static_cast<int>(rows.size()),
+                        static_cast<int>(chosen.size())});
     }
     const Result<Probe::Prepared> prepared = probe.prepare(offer.candidate);
     if (!prepared) {
@@ -69,18 +77,21 @@ Result<std::vector<Measurement>> measure(const std::vector<Offer>& chosen, const
     row.packed_bytes = prepared->packed_bytes;
     if (row.workspace_bytes > offer.workspace_bytes) {
       row.status = CandidateStatus::failed;
-      row.reason = fmt::format("takes {} bytes of workspace but offered {}", row.workspace_bytes, offer.workspace_bytes);
+      row.reason = fmt::format("takes {} bytes of workspace but offered {}", row.workspace_bytes,
+                               offer.workspace_bytes);
       continue;
     }
     // Ten times behind at once is no accident of a first run.
     if (rows.size() > 1 && prepared->time_us > 10 * best_first) {
       row.status = CandidateStatus::slow;
       row.time_us = prepared->time_us;
-      row.reason = fmt::format("dropped after its first run, {:.1f}x the fastest", prepared->time_us / best_first);
+      row.reason = fmt::format("dropped after its first run, {:.1f}x the fastest",
+                               prepared->time_us / best_first);
       continue;
     }
     best_first = std::min(best_first, prepared->time_us);
-    const double repeats = std::clamp(options.replay_us / std::max(prepared->time_us, 0.1), 1.0, 2000.0);
+    const double repeats =
+        std::clamp(options.replay_us / std::max(prepared->time_us, 0.1), 1.0, 2000.0);
     race.push_back({rows.size() - 1, static_cast<std::int64_t>(repeats), {}});
   }
 
@@ -109,7 +120,8 @@ Result<std::vector<Measurement>> measure(const std::vector<Offer>& chosen, const
       if (row.status != CandidateStatus::ok) return true;
       if (runner.row == 0 || *row.time_us <= best * allowance(round + 1)) return false;
       row.status = CandidateStatus::slow;
-      row.reason = fmt::format("dropped after {} of {} rounds, {:.2f}x the fastest", round + 1, options.rounds, *row.time_us / best);
+      row.reason = fmt::format("dropped after {} of {} rounds, {:.2f}x the fastest", round + 1,
+                               options.rounds, *row.time_us / best);
       return true;
     });
   }

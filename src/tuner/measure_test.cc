@@ -46,12 +46,14 @@ std::vector<Offer> offers(const std::vector<std::string>& names) {
 }
 
 const Measurement& row(const std::vector<Measurement>& rows, const std::string& backend) {
-  return *std::ranges::find_if(rows, [&](const Measurement& r) { return r.candidate.backend == backend; });
+  return *std::ranges::find_if(
+      rows, [&](const Measurement& r) { return r.candidate.backend == backend; });
 }
 
 TEST(Measure, RoundsAreInterleavedForthAndBack) {
   FakeDevice device{.us = {{"a", 10}, {"b", 10.5}, {"c", 10.2}}};
-  const auto rows = measure(offers({"a", "b", "c"}), device.probe(), device.budget(), {.rounds = 7});
+  const auto rows =
+      measure(offers({"a", "b", "c"}), device.probe(), device.budget(), {.rounds = 7});
   ASSERT_TRUE(rows);
   EXPECT_EQ(device.replays["a"], 7);
   EXPECT_EQ((std::vector<std::string>(device.order.begin(), device.order.begin() + 6)),
@@ -61,14 +63,16 @@ TEST(Measure, RoundsAreInterleavedForthAndBack) {
 
 TEST(Measure, SlowOnesDropOutEarlyButNeverTheDefault) {
   FakeDevice device{.us = {{"default", 50}, {"fast", 10}, {"slow", 14}, {"hopeless", 1000}}};
-  const auto rows = measure(offers({"default", "fast", "slow", "hopeless"}), device.probe(), device.budget(), {.rounds = 9});
+  const auto rows = measure(offers({"default", "fast", "slow", "hopeless"}), device.probe(),
+                            device.budget(), {.rounds = 9});
   ASSERT_TRUE(rows);
   EXPECT_EQ(device.replays["default"], 9);
   EXPECT_EQ(device.replays["fast"], 9);
   EXPECT_LT(device.replays["slow"], 9);
   EXPECT_EQ(device.replays["hopeless"], 0);
   EXPECT_EQ(row(*rows, "slow").status, CandidateStatus::slow);
-  EXPECT_NE(row(*rows, "slow").reason.find("1.40x the fastest"), std::string::npos) << row(*rows, "slow").reason;
+  EXPECT_NE(row(*rows, "slow").reason.find("1.40x the fastest"), std::string::npos)
+      << row(*rows, "slow").reason;
   EXPECT_EQ(row(*rows, "default").status, CandidateStatus::ok);
 }
 
@@ -83,23 +87,28 @@ TEST(Measure, AFailureIsARowAndTheRestGoesOn) {
   EXPECT_EQ(row(*rows, "c").status, CandidateStatus::failed);
   EXPECT_FALSE(row(*rows, "c").time_us);
   device.replay_fails["c"] = {ErrorCode::wrong_result, "differs between runs"};
-  EXPECT_EQ(row(*measure(offers({"a", "c"}), device.probe(), device.budget(), {}), "c").status, CandidateStatus::wrong);
+  EXPECT_EQ(row(*measure(offers({"a", "c"}), device.probe(), device.budget(), {}), "c").status,
+            CandidateStatus::wrong);
   device.replay_fails["c"] = {ErrorCode::cancelled, "interrupted"};
-  EXPECT_EQ(measure(offers({"a", "c"}), device.probe(), device.budget(), {}).error().code, ErrorCode::cancelled);
+  EXPECT_EQ(measure(offers({"a", "c"}), device.probe(), device.budget(), {}).error().code,
+            ErrorCode::cancelled);
 }
 
 TEST(Measure, TheBudgetEndsRoundsButLeavesWhatWasMeasured) {
   FakeDevice device{.us = {{"a", 10}, {"b", 10}}, .replay_cost_s = 1.0};
-  const auto rows = measure(offers({"a", "b"}), device.probe(), device.budget(3.5), {.rounds = 100});
+  const auto rows =
+      measure(offers({"a", "b"}), device.probe(), device.budget(3.5), {.rounds = 100});
   ASSERT_TRUE(rows);
   EXPECT_EQ(device.replays["a"], 2);
   EXPECT_TRUE(row(*rows, "b").time_us);
 }
 
 TEST(Race, RightOnesThatDroppedOutBehindAWrongOneRaceAgain) {
-  FakeDevice device{.us = {{"default", 12}, {"liar", 8}, {"best", 10}, {"near", 10.02}, {"far", 11}}};
+  FakeDevice device{
+      .us = {{"default", 12}, {"liar", 8}, {"best", 10}, {"near", 10.02}, {"far", 11}}};
   device.wrong["liar"] = "exact: d[3,4] is 7, should be 8";
-  const auto rows = race(offers({"default", "liar", "best", "near", "far"}), device.probe(), device.budget(), {});
+  const auto rows =
+      race(offers({"default", "liar", "best", "near", "far"}), device.probe(), device.budget(), {});
   ASSERT_TRUE(rows);
   EXPECT_EQ(row(*rows, "liar").status, CandidateStatus::wrong);
   EXPECT_EQ(row(*rows, "liar").reason, "exact: d[3,4] is 7, should be 8");
@@ -113,8 +122,14 @@ TEST(Race, RightOnesThatDroppedOutBehindAWrongOneRaceAgain) {
   EXPECT_EQ((*rows)[*winner].candidate.backend, "best");
 }
 
-Measurement proved(const std::string& name, double us, double spread = 0, std::int64_t workspace = 0) {
-  return {.candidate = {name, {}}, .reason = "", .time_us = us, .spread = spread, .workspace_bytes = workspace, .verified = true};
+Measurement proved(const std::string& name, double us, double spread = 0,
+                   std::int64_t workspace = 0) {
+  return {.candidate = {name, {}},
+          .reason = "",
+          .time_us = us,
+          .spread = spread,
+          .workspace_bytes = workspace,
+          .verified = true};
 }
 
 TEST(Select, TheDefaultKeepsItsPlaceWithinTheNoise) {
@@ -124,7 +139,9 @@ TEST(Select, TheDefaultKeepsItsPlaceWithinTheNoise) {
 }
 
 TEST(Select, WithinTheNoiseTheSmallestWorkspaceThenTheSmallestName) {
-  EXPECT_EQ(*select({proved("default", 200), proved("a", 100, 0, 64), proved("b", 100.3, 0, 32), proved("c", 102, 0, 0)}), 2u);
+  EXPECT_EQ(*select({proved("default", 200), proved("a", 100, 0, 64), proved("b", 100.3, 0, 32),
+                     proved("c", 102, 0, 0)}),
+            2u);
   EXPECT_EQ(*select({proved("default", 200), proved("z", 100), proved("y", 100.1)}), 2u);
 }
 
@@ -138,8 +155,10 @@ TEST(Select, NothingUnprovedWins) {
 
 TEST(OrderRows, FastestFirstThenByWhatBecameOfThem) {
   std::vector<Measurement> rows = {proved("b", 20), proved("a", 10)};
-  rows.push_back({.candidate = {"r", {}}, .status = CandidateStatus::refused, .reason = "no", .time_us = {}});
-  rows.push_back({.candidate = {"w", {}}, .status = CandidateStatus::wrong, .reason = "no", .time_us = 1});
+  rows.push_back(
+      {.candidate = {"r", {}}, .status = CandidateStatus::refused, .reason = "no", .time_us = {}});
+  rows.push_back(
+      {.candidate = {"w", {}}, .status = CandidateStatus::wrong, .reason = "no", .time_us = 1});
   order_rows(rows);
   EXPECT_EQ(rows[0].candidate.backend, "a");
   EXPECT_EQ(rows[1].candidate.backend, "b");

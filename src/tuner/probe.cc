@@ -10,13 +10,15 @@ using worker::Reply;
 using worker::Request;
 
 constexpr std::chrono::milliseconds kSilence{10000};
-// A hung candidate may cost 12 s in all: 10 until it is seen, and so much for the second try, alone.
+// A hung candidate may cost 12 s in all: 10 until it is seen, and so much for the second try,
+// alone.
 constexpr std::chrono::milliseconds kSecondSilence{1200};
 
 }  // namespace
 
-WorkerProbe::WorkerProbe(worker::Client& client, const GemmProblem& problem, const TuneOptions& options,
-                         std::int64_t rotate_bytes, std::function<void(const Candidate&, const std::string&)> quarantine)
+WorkerProbe::WorkerProbe(worker::Client& client, const GemmProblem& problem,
+                         const TuneOptions& options, std::int64_t rotate_bytes,
+                         std::function<void(const Candidate&, const std::string&)> quarantine)
     : client_(client),
       problem_(text(problem)),
       options_(options),
@@ -28,9 +30,12 @@ Result<Reply> WorkerProbe::attempt(const Request& request, std::chrono::millisec
   if (!client_.lives()) open_ = false;
   if (!open_) {
     prepared_.clear();
-    LAPIDARY_TRY(const Reply opened,
-                 client_.call({.ask = Ask::open, .problem = problem_, .candidate = {}, .rotate_bytes = rotate_bytes_, .seed = options_.seed},
-                              kSilence));
+    LAPIDARY_TRY(const Reply opened, client_.call({.ask = Ask::open,
+                                                   .problem = problem_,
+                                                   .candidate = {},
+                                                   .rotate_bytes = rotate_bytes_,
+                                                   .seed = options_.seed},
+                                                  kSilence));
     (void)opened;
     open_ = true;
   }
@@ -50,27 +55,34 @@ Result<Reply> WorkerProbe::ask(Request request) {
   request.seed = options_.seed;
   Result<Reply> first = attempt(request, kSilence);
   if (first || client_.lives() || first.error().code == ErrorCode::cancelled) return first;
-  log(LogLevel::info, "{}: {}; trying it once more alone", text(request.candidate), first.error().message);
-  Result<Reply> second = attempt(request, first.error().code == ErrorCode::timeout ? kSecondSilence : kSilence);
+  log(LogLevel::info, "{}: {}; trying it once more alone", text(request.candidate),
+      first.error().message);
+  Result<Reply> second =
+      attempt(request, first.error().code == ErrorCode::timeout ? kSecondSilence : kSilence);
   if (second || client_.lives() || second.error().code == ErrorCode::cancelled) return second;
   quarantine_(request.candidate, first.error().message);
   return first;
 }
 
 Probe WorkerProbe::probe() {
-  return {.prepare = [this](const Candidate& candidate) -> Result<Probe::Prepared> {
-            LAPIDARY_TRY(const Reply reply, ask({.ask = Ask::prepare, .problem = "", .candidate = candidate}));
-            return Probe::Prepared{reply.time_us, reply.workspace_bytes, reply.packed_bytes};
-          },
-          .replay = [this](const Candidate& candidate, std::int64_t repeats) -> Result<double> {
-            LAPIDARY_TRY(const Reply reply, ask({.ask = Ask::replay, .problem = "", .candidate = candidate, .repeats = repeats}));
-            return reply.time_us;
-          },
-          .verify = [this](const Candidate& candidate) -> Result<std::optional<std::string>> {
-            LAPIDARY_TRY(const Reply reply, ask({.ask = Ask::verify, .problem = "", .candidate = candidate}));
-            if (reply.passed) return std::optional<std::string>();
-            return std::optional<std::string>(reply.check + ": " + reply.reason);
-          }};
+  return {
+      .prepare = [this](const Candidate& candidate) -> Result<Probe::Prepared> {
+        LAPIDARY_TRY(const Reply reply,
+                     ask({.ask = Ask::prepare, .problem = "", .candidate = candidate}));
+        return Probe::Prepared{reply.time_us, reply.workspace_bytes, reply.packed_bytes};
+      },
+      .replay = [this](const Candidate& candidate, std::int64_t repeats) -> Result<double> {
+        LAPIDARY_TRY(
+            const Reply reply,
+            ask({.ask = Ask::replay, .problem = "", .candidate = candidate, .repeats = repeats}));
+        return reply.time_us;
+      },
+      .verify = [this](const Candidate& candidate) -> Result<std::optional<std::string>> {
+        LAPIDARY_TRY(const Reply reply,
+                     ask({.ask = Ask::verify, .problem = "", .candidate = candidate}));
+        if (reply.passed) return std::optional<std::string>();
+        return std::optional<std::string>(reply.check + ": " + reply.reason);
+      }};
 }
 
 }  // namespace lapidary::tuner

@@ -6,11 +6,12 @@
 
 namespace lapidary::tuner {
 
-/// A worker that holds one problem, as a Probe: starts the worker again when a candidate broke it, tries the
-/// suspect once more alone, and hands it to `quarantine` when it breaks the worker again.
+/// A worker that holds one problem, as a Probe: starts the worker again when a candidate broke it,
+/// tries the suspect once more alone, and hands it to `quarantine` when it breaks the worker again.
 class WorkerProbe {
  public:
-  WorkerProbe(worker::Client& client, const GemmProblem& problem, const TuneOptions& options, std::int64_t rotate_bytes,
+  WorkerProbe(worker::Client& client, const GemmProblem& problem, const TuneOptions& options,
+              std::int64_t rotate_bytes,
               std::function<void(const Candidate&, const std::string& why)> quarantine);
   Probe probe();
 

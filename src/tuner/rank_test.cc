@@ -13,12 +13,14 @@ Offer offer(std::int64_t id, double us, std::string refused = "") {
 
 std::vector<std::int64_t> ids(const std::vector<Offer>& offers) {
   std::vector<std::int64_t> found;
-  for (const Offer& o : offers) found.push_back(std::get<std::int64_t>(o.candidate.config.at("id")));
+  for (const Offer& o : offers)
+    found.push_back(std::get<std::int64_t>(o.candidate.config.at("id")));
   return found;
 }
 
 TEST(Rank, BestPredictedFirstAndTiesByCandidate) {
-  const Ranked ranked = rank({offer(3, 5), offer(2, 5), offer(1, 9), offer(0, 1, "no")}, {.keep = 10});
+  const Ranked ranked =
+      rank({offer(3, 5), offer(2, 5), offer(1, 9), offer(0, 1, "no")}, {.keep = 10});
   EXPECT_EQ(ids(ranked.chosen), (std::vector<std::int64_t>{2, 3, 1}));
   EXPECT_TRUE(ranked.passed_over.empty());
 }
@@ -31,7 +33,8 @@ TEST(Rank, KeepsTheBestAndExploresTheRestEvenly) {
   EXPECT_EQ(ranked.passed_over.size(), 96u);
   const std::vector<std::int64_t> chosen = ids(ranked.chosen);
   for (std::int64_t quarter = 0; quarter < 4; ++quarter) {
-    const auto in_quarter = std::ranges::count_if(chosen, [&](std::int64_t id) { return id >= 10 + 25 * quarter && id < 35 + 25 * quarter; });
+    const auto in_quarter = std::ranges::count_if(
+        chosen, [&](std::int64_t id) { return id >= 10 + 25 * quarter && id < 35 + 25 * quarter; });
     EXPECT_EQ(in_quarter, 1) << "quarter " << quarter;
   }
 }
@@ -52,7 +55,8 @@ TEST(Rank, EveryOfferLandsInOnePlaceForAnySizes) {
       for (std::int64_t i = 0; i < total; ++i) offers.push_back(offer(i, static_cast<double>(i)));
       const Ranked ranked = rank(offers, {.keep = 5, .explore = explore});
       EXPECT_EQ(ranked.chosen.size() + ranked.passed_over.size(), offers.size());
-      EXPECT_EQ(ranked.chosen.size(), static_cast<std::size_t>(std::min(total, 5 + std::min(explore, std::max(0, total - 5)))));
+      EXPECT_EQ(ranked.chosen.size(), static_cast<std::size_t>(std::min(
+                                          total, 5 + std::min(explore, std::max(0, total - 5)))));
     }
   }
 }
@@ -60,7 +64,8 @@ TEST(Rank, EveryOfferLandsInOnePlaceForAnySizes) {
 TEST(Refuse, SaysWhatIsOverWhichLimit) {
   GemmProblem problem{.m = 1, .n = 1, .k = 1};
   problem.workspace = 100;
-  std::vector<Offer> offers = {offer(0, 1), offer(1, 1), offer(2, 2e7), offer(3, 1), offer(4, 1, "its own reason")};
+  std::vector<Offer> offers = {offer(0, 1), offer(1, 1), offer(2, 2e7), offer(3, 1),
+                               offer(4, 1, "its own reason")};
   offers[1].workspace_bytes = 101;
   refuse(offers, problem, {.limit_us = 1e7}, [](const Candidate& c) {
     return std::get<std::int64_t>(c.config.at("id")) == 3 ? "killed by SIGSEGV" : "";

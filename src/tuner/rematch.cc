@@ -19,7 +19,8 @@ double median(std::vector<double> values) {
 }
 
 /// Medians of both in microseconds, after `replays` of each.
-Result<std::pair<double, double>> duel(const Probe& probe, const Candidate& a, std::int64_t a_repeats, const Candidate& b,
+Result<std::pair<double, double>> duel(const Probe& probe, const Candidate& a,
+                                       std::int64_t a_repeats, const Candidate& b,
                                        std::int64_t b_repeats, int replays) {
   std::vector<double> a_us, b_us;
   for (int i = 0; i < replays; ++i) {
@@ -39,10 +40,13 @@ std::int64_t rotation_bytes(const DeviceInfo& device) {
   return std::min(3 * device.cache_bytes, cap);
 }
 
-Result<std::vector<Candidate>> candidates_of(const GemmProblem& problem, std::string_view backend, const Tools& tools,
-                                             const TuneOptions& options) {
-  LAPIDARY_TRY(worker::Reply reply, tools.worker.call({.ask = worker::Ask::offers, .problem = text(problem), .candidate = {}}));
-  std::erase_if(reply.offers, [&](const Offer& offer) { return offer.candidate.backend != backend; });
+Result<std::vector<Candidate>> candidates_of(const GemmProblem& problem, std::string_view backend,
+                                             const Tools& tools, const TuneOptions& options) {
+  LAPIDARY_TRY(
+      worker::Reply reply,
+      tools.worker.call({.ask = worker::Ask::offers, .problem = text(problem), .candidate = {}}));
+  std::erase_if(reply.offers,
+                [&](const Offer& offer) { return offer.candidate.backend != backend; });
   refuse(reply.offers, problem, options, [](const Candidate&) { return ""; });
   std::string why = reply.offers.empty() ? "it offers nothing" : reply.offers.front().refused;
   TuneOptions all = options;
@@ -54,15 +58,19 @@ Result<std::vector<Candidate>> candidates_of(const GemmProblem& problem, std::st
   return legal;
 }
 
-Result<Rematch> rematch(const GemmProblem& problem, const Candidate& ours, const std::vector<Candidate>& rivals,
-                        const Tools& tools, const TuneOptions& options) {
-  if (rivals.size() == 1 && rivals.front() == ours) return Rematch{.ours = ours, .theirs = ours, .ratio = 1, .same = true};
+Result<Rematch> rematch(const GemmProblem& problem, const Candidate& ours,
+                        const std::vector<Candidate>& rivals, const Tools& tools,
+                        const TuneOptions& options) {
+  if (rivals.size() == 1 && rivals.front() == ours)
+    return Rematch{.ours = ours, .theirs = ours, .ratio = 1, .same = true};
   LAPIDARY_TRY(const worker::Reply hello, tools.worker.hello());
-  WorkerProbe worker(tools.worker, problem, options, options.rotate_bytes > 0 ? options.rotate_bytes : rotation_bytes(hello.device),
+  WorkerProbe worker(tools.worker, problem, options,
+                     options.rotate_bytes > 0 ? options.rotate_bytes : rotation_bytes(hello.device),
                      [](const Candidate&, const std::string&) {});
   const Probe probe = worker.probe();
   const auto repeats = [&](double us) {
-    return static_cast<std::int64_t>(std::clamp(options.replay_us / std::max(us, 0.1), 1.0, 2000.0));
+    return static_cast<std::int64_t>(
+        std::clamp(options.replay_us / std::max(us, 0.1), 1.0, 2000.0));
   };
   const auto admit = [&](const Candidate& candidate) -> Result<double> {
     LAPIDARY_TRY(const std::optional<std::string> fault, probe.verify(candidate));
@@ -98,7 +106,8 @@ Result<Rematch> rematch(const GemmProblem& problem, const Candidate& ours, const
   }
   for (const int times : {1, 3}) {
     match.repeated = times > 1;
-    LAPIDARY_TRY(const auto medians, duel(probe, ours, repeats(ours_us), *rival, repeats(rival_us), std::max(7, options.rounds) * times));
+    LAPIDARY_TRY(const auto medians, duel(probe, ours, repeats(ours_us), *rival, repeats(rival_us),
+                                          std::max(7, options.rounds) * times));
     match.ours_us = medians.first;
     match.theirs_us = medians.second;
     match.ratio = medians.second / medians.first;

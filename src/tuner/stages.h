@@ -1,6 +1,7 @@
 #pragma once
 
-// The stages of tune.cc, a file each: functions from values to values. What needs a device is behind Probe.
+// The stages of tune.cc, a file each: functions from values to values. What needs a device is
+// behind Probe.
 
 #include <functional>
 #include <optional>
@@ -35,11 +36,12 @@ struct Budget {
 };
 
 /// A problem's stored result, marked as such. Anything unreadable is a miss.
-std::optional<TuneResult> lookup(store::Store& store, const DeviceInfo& device, const GemmProblem& problem);
+std::optional<TuneResult> lookup(store::Store& store, const DeviceInfo& device,
+                                 const GemmProblem& problem);
 void remember(store::Store& store, const DeviceInfo& device, const TuneResult& result);
 
-/// Fills in the reason of every offer that cannot be used: over the workspace limit, predicted to run too long,
-/// quarantined (`quarantined` gives the reason, or "").
+/// Fills in the reason of every offer that cannot be used: over the workspace limit, predicted to
+/// run too long, quarantined (`quarantined` gives the reason, or "").
 void refuse(std::vector<Offer>& offers, const GemmProblem& problem, const TuneOptions& options,
             const std::function<std::string(const Candidate&)>& quarantined);
 
@@ -50,23 +52,25 @@ struct Ranked {
 };
 Ranked rank(const std::vector<Offer>& offers, const TuneOptions& options);
 
-/// Compiles and times the chosen ones: interleaved rounds (A B C, C B A, ...), slow ones drop out early, the
-/// default (the first) never does. Every candidate gets a row.
-Result<std::vector<Measurement>> measure(const std::vector<Offer>& chosen, const Probe& probe, const Budget& budget,
-                                         const TuneOptions& options);
+/// Compiles and times the chosen ones: interleaved rounds (A B C, C B A, ...), slow ones drop out
+/// early, the default (the first) never does. Every candidate gets a row.
+Result<std::vector<Measurement>> measure(const std::vector<Offer>& chosen, const Probe& probe,
+                                         const Budget& budget, const TuneOptions& options);
 
-/// Proves the default and, fastest first, the others until every one within the noise of the fastest proved one is
-/// judged. Wrong ones get their status and reason.
-Status verify(std::vector<Measurement>& measured, const Probe& probe, const Budget& budget, const TuneOptions& options);
+/// Proves the default and, fastest first, the others until every one within the noise of the
+/// fastest proved one is judged. Wrong ones get their status and reason.
+Status verify(std::vector<Measurement>& measured, const Probe& probe, const Budget& budget,
+              const TuneOptions& options);
 
-/// measure and verify, again without the wrong ones as long as right ones dropped out behind a wrong one.
-Result<std::vector<Measurement>> race(std::vector<Offer> chosen, const Probe& probe, const Budget& budget,
-                                      const TuneOptions& options);
+/// measure and verify, again without the wrong ones as long as right ones dropped out behind a
+/// wrong one.
+Result<std::vector<Measurement>> race(std::vector<Offer> chosen, const Probe& probe,
+                                      const Budget& budget, const TuneOptions& options);
 
-/// The winner among the proved: index into `measured`, whose first row is the default (the best ranked
-/// that is not out); empty when none is proved.
-/// The default keeps its place unless beaten by more than the noise (max of 0.5 % and twice the spread); among
-/// those within the noise of the fastest the smallest workspace wins, then the smallest candidate.
+/// The winner among the proved: index into `measured`, whose first row is the default (the best
+/// ranked that is not out); empty when none is proved. The default keeps its place unless beaten by
+/// more than the noise (max of 0.5 % and twice the spread); among those within the noise of the
+/// fastest the smallest workspace wins, then the smallest candidate.
 std::optional<std::size_t> select(const std::vector<Measurement>& measured);
 
 /// Fastest first, then those without a time: not measured, wrong, failed, refused.

@@ -14,17 +14,24 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 Measurement row_of(const Offer& offer, CandidateStatus status, std::string reason) {
-  return {.candidate = offer.candidate, .status = status, .reason = std::move(reason), .workspace_bytes = offer.workspace_bytes,
-          .packed_bytes = offer.packed_bytes, .predicted_us = offer.predicted_us};
+  return {.candidate = offer.candidate,
+          .status = status,
+          .reason = std::move(reason),
+          .workspace_bytes = offer.workspace_bytes,
+          .packed_bytes = offer.packed_bytes,
+          .predicted_us = offer.predicted_us};
 }
 
 }  // namespace
 
 bool is_empty(const GemmProblem& p) { return p.m == 0 || p.n == 0 || p.batch == 0; }
 
-Result<TuneResult> tune(const GemmProblem& problem, const Tools& tools, const TuneOptions& options) {
+Result<TuneResult> tune(const GemmProblem& problem, const Tools& tools,
+                        const TuneOptions& options) {
   const Clock::time_point start = Clock::now();
-  const Budget budget{[start] { return std::chrono::duration<double>(Clock::now() - start).count(); }, options.budget_s};
+  const Budget budget{
+      [start] { return std::chrono::duration<double>(Clock::now() - start).count(); },
+      options.budget_s};
   TuneResult result{.problem = problem, .winner = {}, .fallback = {}, .candidates = {}};
   if (is_empty(problem)) return result;
 
@@ -34,27 +41,34 @@ Result<TuneResult> tune(const GemmProblem& problem, const Tools& tools, const Tu
     if (auto stored = lookup(tools.store, device, problem)) return *std::move(stored);
   }
   if (options.replay_only) {
-    return fail(ErrorCode::io, "tune: nothing stored for {} and --replay-only forbids measuring", summary(problem));
+    return fail(ErrorCode::io, "tune: nothing stored for {} and --replay-only forbids measuring",
+                summary(problem));
   }
 
   // enumerate
-  LAPIDARY_TRY(worker::Reply enumerated, tools.worker.call({.ask = worker::Ask::offers, .problem = text(problem), .candidate = {}}));
+  LAPIDARY_TRY(
+      worker::Reply enumerated,
+      tools.worker.call({.ask = worker::Ask::offers, .problem = text(problem), .candidate = {}}));
   std::vector<Offer>& offers = enumerated.offers;
   refuse(offers, problem, options, [&](const Candidate& candidate) -> std::string {
-    const auto entry = tools.store.find(store::Kind::quarantine, store::quarantine_key(device, problem, candidate));
+    const auto entry = tools.store.find(store::Kind::quarantine,
+                                        store::quarantine_key(device, problem, candidate));
     return entry && entry->has_value() ? (*entry)->value : "";
   });
   const Ranked ranked = rank(offers, options);
 
-  WorkerProbe worker(tools.worker, problem, options, options.rotate_bytes > 0 ? options.rotate_bytes : rotation_bytes(device),
-                     [&](const Candidate& candidate, const std::string& why) {
-                       const auto now = std::chrono::system_clock::now().time_since_epoch();
-                       const Status put = tools.store.put({.kind = store::Kind::quarantine,
-                                                           .key = store::quarantine_key(device, problem, candidate),
-                                                           .value = why,
-                                                           .created_s = std::chrono::duration_cast<std::chrono::seconds>(now).count()});
-                       if (!put) log(LogLevel::warning, "store: {}", put.error().message);
-                     });
+  WorkerProbe worker(
+      tools.worker, problem, options,
+      options.rotate_bytes > 0 ? options.rotate_bytes : rotation_bytes(device),
+      [&](const Candidate& candidate, const std::string& why) {
+        const auto now = std::chrono::system_clock::now().time_since_epoch();
+        const Status put = tools.store.put(
+            {.kind = store::Kind::quarantine,
+             .key = store::quarantine_key(device, problem, candidate),
+             .value = why,
+             .created_s = std::chrono::duration_cast<std::chrono::seconds>(now).count()});
+        if (!put) log(LogLevel::warning, "store: {}", put.error().message);
+      });
   const Probe probe = worker.probe();
   LAPIDARY_TRY(result.candidates, race(ranked.chosen, probe, budget, options));
   const std::optional<std::size_t> winner = select(result.candidates);
@@ -62,18 +76,22 @@ Result<TuneResult> tune(const GemmProblem& problem, const Tools& tools, const Tu
   if (!result.candidates.empty()) result.fallback = result.candidates.front();
 
   for (const Offer& offer : ranked.passed_over) {
-    result.candidates.push_back(row_of(offer, CandidateStatus::slow, fmt::format("not measured: predicted {:.1f} us", offer.predicted_us)));
+    result.candidates.push_back(
+        row_of(offer, CandidateStatus::slow,
+               fmt::format("not measured: predicted {:.1f} us", offer.predicted_us)));
   }
   for (const Offer& offer : offers) {
-    if (!offer.refused.empty()) result.candidates.push_back(row_of(offer, CandidateStatus::refused, offer.refused));
+    if (!offer.refused.empty())
+      result.candidates.push_back(row_of(offer, CandidateStatus::refused, offer.refused));
   }
   order_rows(result.candidates);
   result.tune_seconds = budget.seconds();
   if (result.winner) {
     remember(tools.store, device, result);
   } else if (!budget.left()) {
-    return fail(ErrorCode::timeout, "tune: {}: {:.1f} s ended before a candidate was proved; give a larger --budget", summary(problem),
-                options.budget_s);
+    return fail(ErrorCode::timeout,
+                "tune: {}: {:.1f} s ended before a candidate was proved; give a larger --budget",
+                summary(problem), options.budget_s);
   }
   return result;
 }

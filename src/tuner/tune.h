@@ -21,16 +21,16 @@ struct Progress {
 };
 
 struct TuneOptions {
-  double budget_s = 0;          ///< for this problem; 0: none
-  int keep = 10;                ///< best-ranked candidates that are measured, and every backend's best
-  int explore = 2;              ///< and so many more from the rest, spread evenly
-  int rounds = 9;               ///< replays of a finalist, at least 7
-  double replay_us = 2000;      ///< a replay runs as often as fits in this
-  double limit_us = 8e6;        ///< a candidate predicted to run longer is refused
+  double budget_s = 0;      ///< for this problem; 0: none
+  int keep = 10;            ///< best-ranked candidates that are measured, and every backend's best
+  int explore = 2;          ///< and so many more from the rest, spread evenly
+  int rounds = 9;           ///< replays of a finalist, at least 7
+  double replay_us = 2000;  ///< a replay runs as often as fits in this
+  double limit_us = 8e6;    ///< a candidate predicted to run longer is refused
   std::int64_t rotate_bytes = 0;  ///< that one round of replays touches; 0: from the device's cache
-  std::uint64_t seed = 1;       ///< of operands and of verification
-  bool retune = false;          ///< ignore what is stored
-  bool replay_only = false;     ///< never measure: a miss is an error
+  std::uint64_t seed = 1;         ///< of operands and of verification
+  bool retune = false;            ///< ignore what is stored
+  bool replay_only = false;       ///< never measure: a miss is an error
   std::function<void(const Progress&)> progress = {};
   std::function<bool()> cancelled = {};
 };
@@ -41,9 +41,9 @@ struct Tools {
   store::Store& store;
 };
 
-/// Tunes one checked problem: the list in tune.cc. A result without winner says in each candidate why not.
-/// Errors: `cancelled`; `timeout` when the budget ended before anything was verified; `device_fault` when no
-/// worker can be started; `io` under replay_only when nothing is stored.
+/// Tunes one checked problem: the list in tune.cc. A result without winner says in each candidate
+/// why not. Errors: `cancelled`; `timeout` when the budget ended before anything was verified;
+/// `device_fault` when no worker can be started; `io` under replay_only when nothing is stored.
 Result<TuneResult> tune(const GemmProblem& problem, const Tools& tools, const TuneOptions& options);
 
 /// True when D has no element: nothing to tune and nothing to run but the identity of reductions.

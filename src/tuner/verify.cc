@@ -5,7 +5,8 @@
 
 namespace lapidary::tuner {
 
-Status verify(std::vector<Measurement>& measured, const Probe& probe, const Budget& budget, const TuneOptions& options) {
+Status verify(std::vector<Measurement>& measured, const Probe& probe, const Budget& budget,
+              const TuneOptions& options) {
   const auto judge = [&](Measurement& row) -> Status {
     if (options.progress) options.progress({"verify", text(row.candidate), 0, 0});
     const Result<std::optional<std::string>> verdict = probe.verify(row.candidate);
@@ -25,8 +26,8 @@ Status verify(std::vector<Measurement>& measured, const Probe& probe, const Budg
     return row.status == CandidateStatus::ok && row.time_us && !row.verified;
   };
 
-  // Once the fastest of all is proved, only those that `select` could still prefer are worth proving: each may be
-  // as much slower as its own or the fastest one's noise.
+  // Once the fastest of all is proved, only those that `select` could still prefer are worth
+  // proving: each may be as much slower as its own or the fastest one's noise.
   for (bool first = true;; first = false) {
     if (!first && !budget.left()) break;
     const std::optional<std::size_t> best = select(measured);
@@ -34,16 +35,19 @@ Status verify(std::vector<Measurement>& measured, const Probe& probe, const Budg
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::erase_if(order, [&](std::size_t i) { return !waiting(measured[i]); });
     if (order.empty()) break;
-    const std::size_t next = *std::ranges::min_element(order, {}, [&](std::size_t i) { return *measured[i].time_us; });
+    const std::size_t next =
+        *std::ranges::min_element(order, {}, [&](std::size_t i) { return *measured[i].time_us; });
     const Measurement& row = measured[next];
     if (best) {
-      const double limit = *measured[*best].time_us * (1 + std::max({0.005, 2 * row.spread, 2 * measured[*best].spread}));
+      const double limit = *measured[*best].time_us *
+                           (1 + std::max({0.005, 2 * row.spread, 2 * measured[*best].spread}));
       if (*row.time_us > limit) break;
     }
     LAPIDARY_TRY_STATUS(judge(measured[next]));
   }
   // The default is what a plan without a store would use: it is proved whatever its time.
-  if (!measured.empty() && waiting(measured.front()) && budget.left()) LAPIDARY_TRY_STATUS(judge(measured.front()));
+  if (!measured.empty() && waiting(measured.front()) && budget.left())
+    LAPIDARY_TRY_STATUS(judge(measured.front()));
   for (Measurement& row : measured) {
     if (!waiting(row)) continue;
     row.status = CandidateStatus::slow;

@@ -19,7 +19,8 @@ constexpr std::chrono::milliseconds kHelloSilence{30000};
 /// Waits until `fd` can be read; false at the deadline.
 bool readable(int fd, Deadline deadline) {
   for (;;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
     pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
     const int got = ::poll(&entry, 1, static_cast<int>(std::max<long long>(0, left)));
     if (got > 0) return true;
@@ -30,12 +31,17 @@ bool readable(int fd, Deadline deadline) {
 }  // namespace
 
 Status Client::start() {
-  SpawnOptions spawn{.argv = {options_.program.string()}, .extra_env = options_.extra_env, .pipe_stdin = true, .pipe_stdout = true};
+  SpawnOptions spawn{.argv = {options_.program.string()},
+                     .extra_env = options_.extra_env,
+                     .pipe_stdin = true,
+                     .pipe_stdout = true};
   LAPIDARY_TRY(Subprocess process, Subprocess::spawn(spawn));
   process_.emplace(std::move(process));
   last_step_ = "start";
-  // Says hello before anything else: that takes the device's lock, and is the probe of a device used again.
-  LAPIDARY_TRY(hello_, exchange({.ask = Ask::hello, .problem = "", .candidate = {}}, kHelloSilence));
+  // Says hello before anything else: that takes the device's lock, and is the probe of a device
+  // used again.
+  LAPIDARY_TRY(hello_,
+               exchange({.ask = Ask::hello, .problem = "", .candidate = {}}, kHelloSilence));
   return {};
 }
 
@@ -54,20 +60,25 @@ Result<Reply> Client::call(const Request& request, std::chrono::milliseconds sil
 
 Result<Reply> Client::exchange(const Request& request, std::chrono::milliseconds silence) {
   const auto died = [&] {
-    const std::optional<ExitState> state = process_->wait(Clock::now() + std::chrono::milliseconds(500));
+    const std::optional<ExitState> state =
+        process_->wait(Clock::now() + std::chrono::milliseconds(500));
     return lost(ErrorCode::device_fault,
-                fmt::format("the worker ended ({}) during: {}", state ? text(*state) : "its pipe closed", last_step_));
+                fmt::format("the worker ended ({}) during: {}",
+                            state ? text(*state) : "its pipe closed", last_step_));
   };
   if (!send_frame(process_->stdin_fd(), encode(request), Clock::now() + silence)) return died();
   Deadline deadline = Clock::now() + silence;
   for (;;) {
     // Short waits, so that Ctrl-C is answered while a kernel runs.
-    const Deadline slice = std::min<Deadline>(deadline, Clock::now() + std::chrono::milliseconds(100));
+    const Deadline slice =
+        std::min<Deadline>(deadline, Clock::now() + std::chrono::milliseconds(100));
     if (!readable(process_->stdout_fd(), slice)) {
-      if (options_.cancelled && options_.cancelled()) return lost(ErrorCode::cancelled, "interrupted");
+      if (options_.cancelled && options_.cancelled())
+        return lost(ErrorCode::cancelled, "interrupted");
       if (Clock::now() < deadline) continue;
       return lost(ErrorCode::timeout,
-                  fmt::format("no sign of life for {:.1f} s during: {}", std::chrono::duration<double>(silence).count(), last_step_));
+                  fmt::format("no sign of life for {:.1f} s during: {}",
+                              std::chrono::duration<double>(silence).count(), last_step_));
     }
     const auto frame = receive_frame(process_->stdout_fd(), deadline);
     if (!frame || !frame->has_value()) return died();
@@ -98,15 +109,19 @@ void Client::stop() {
 
 Result<std::filesystem::path> find_worker(const std::string& flag) {
   namespace fs = std::filesystem;
-  const auto usable = [](const fs::path& path) { return ::access(path.c_str(), X_OK) == 0 && !fs::is_directory(path); };
+  const auto usable = [](const fs::path& path) {
+    return ::access(path.c_str(), X_OK) == 0 && !fs::is_directory(path);
+  };
   const std::string asked = !flag.empty() ? flag : env("LAPIDARY_WORKER").value_or("");
   if (!asked.empty()) {
     if (usable(asked)) return fs::path(asked);
-    return fail(ErrorCode::invalid_argument, "worker: '{}' cannot be executed; give the path of lapidary-worker", asked);
+    return fail(ErrorCode::invalid_argument,
+                "worker: '{}' cannot be executed; give the path of lapidary-worker", asked);
   }
   std::vector<fs::path> places;
   std::error_code ignored;
-  if (const fs::path self = fs::read_symlink("/proc/self/exe", ignored); !self.empty()) places.push_back(self.parent_path());
+  if (const fs::path self = fs::read_symlink("/proc/self/exe", ignored); !self.empty())
+    places.push_back(self.parent_path());
 #ifdef LAPIDARY_INSTALL_BINDIR
   places.emplace_back(LAPIDARY_INSTALL_BINDIR);
 #endif
@@ -116,7 +131,8 @@ Result<std::filesystem::path> find_worker(const std::string& flag) {
     if (usable(folder / "lapidary-worker")) return folder / "lapidary-worker";
   }
   return fail(ErrorCode::unsupported,
-              "worker: lapidary-worker is neither beside this program nor in PATH; set LAPIDARY_WORKER to its path");
+              "worker: lapidary-worker is neither beside this program nor in PATH; set "
+              "LAPIDARY_WORKER to its path");
 }
 
 }  // namespace lapidary::worker

@@ -15,18 +15,18 @@
 namespace lapidary::worker {
 
 struct ClientOptions {
-  std::filesystem::path program;                       ///< of lapidary-worker; see find_worker
+  std::filesystem::path program;  ///< of lapidary-worker; see find_worker
   std::vector<std::string> extra_env;
-  std::chrono::milliseconds silence{10000};            ///< without a beat for so long: hung, and killed
+  std::chrono::milliseconds silence{10000};  ///< without a beat for so long: hung, and killed
   std::function<void(std::string_view step)> on_beat;  ///< progress
   std::function<bool()> cancelled;                     ///< asked ten times a second while waiting
 };
 
 /// The parent's end of a worker: starts it when first asked, and again after it was lost.
 ///
-/// A call fails with the worker's own error; with `device_fault` when the process died ("killed by SIGSEGV"), with
-/// `timeout` when it was silent for too long and was killed, with `cancelled`. After the last three the worker's
-/// session is gone: `lives()` tells.
+/// A call fails with the worker's own error; with `device_fault` when the process died ("killed by
+/// SIGSEGV"), with `timeout` when it was silent for too long and was killed, with `cancelled`.
+/// After the last three the worker's session is gone: `lives()` tells.
 class Client {
  public:
   explicit Client(ClientOptions options) : options_(std::move(options)) {}
@@ -52,7 +52,8 @@ class Client {
   std::string last_step_;
 };
 
-/// lapidary-worker: `flag`, $LAPIDARY_WORKER, beside this program, beside the installed library, PATH.
+/// lapidary-worker: `flag`, $LAPIDARY_WORKER, beside this program, beside the installed library,
+/// PATH.
 Result<std::filesystem::path> find_worker(const std::string& flag = "");
 
 }  // namespace lapidary::worker

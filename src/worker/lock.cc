@@ -14,15 +14,20 @@
 
 namespace lapidary::worker {
 
-Result<DeviceLock> DeviceLock::acquire(std::string_view device, const std::function<void(std::string_view)>& waiting) {
-  const std::string path = fmt::format("{}/lapidary-{}.lock", env("LAPIDARY_LOCKS").value_or("/tmp"), device);
+Result<DeviceLock> DeviceLock::acquire(std::string_view device,
+                                       const std::function<void(std::string_view)>& waiting) {
+  const std::string path =
+      fmt::format("{}/lapidary-{}.lock", env("LAPIDARY_LOCKS").value_or("/tmp"), device);
   // Without O_CREAT first: in a sticky folder the kernel may refuse O_CREAT on another user's file.
   int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0 && errno == ENOENT) {
     fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (fd >= 0) (void)::fchmod(fd, 0666);  // the umask may have narrowed it; others take the lock too
+    if (fd >= 0)
+      (void)::fchmod(fd, 0666);  // the umask may have narrowed it; others take the lock too
   }
-  if (fd < 0) return fail(ErrorCode::io, "worker: cannot open the device lock {}: {}", path, std::strerror(errno));
+  if (fd < 0)
+    return fail(ErrorCode::io, "worker: cannot open the device lock {}: {}", path,
+                std::strerror(errno));
   for (int round = 0; ::flock(fd, LOCK_EX | LOCK_NB) != 0; ++round) {
     if (errno != EWOULDBLOCK && errno != EINTR) {
       const int why = errno;

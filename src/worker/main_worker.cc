@@ -1,9 +1,10 @@
-// lapidary-worker: everything that touches a device while tuning. Started by the library and the command line,
-// never by a person; speaks the frames of worker/protocol.h on stdin and stdout.
-#include <cstdio>
-#include <cstring>
+// lapidary-worker: everything that touches a device while tuning. Started by the library and the
+// command line, never by a person; speaks the frames of worker/protocol.h on stdin and stdout.
 #include <fcntl.h>
 #include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
 
 #include "backends/backend.h"
 #include "worker/protocol.h"
@@ -15,7 +16,8 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (argc != 1 || ::isatty(STDIN_FILENO)) {
-    std::fprintf(stderr, "lapidary-worker: started by lapidary, not by hand; use `lapidary tune`\n");
+    std::fprintf(stderr,
+                 "lapidary-worker: started by lapidary, not by hand; use `lapidary tune`\n");
     return 2;
   }
   // A library that prints must not break the frames: they get a descriptor of their own.
@@ -24,7 +26,8 @@ int main(int argc, char** argv) {
     std::perror("lapidary-worker: cannot set up its streams");
     return 1;
   }
-  const lapidary::Status status = lapidary::worker::serve(STDIN_FILENO, out, lapidary::backends::all());
+  const lapidary::Status status =
+      lapidary::worker::serve(STDIN_FILENO, out, lapidary::backends::all());
   if (!status) {
     std::fprintf(stderr, "lapidary-worker: %s\n", status.error().message.c_str());
     return 1;

@@ -14,7 +14,9 @@ using Json = nlohmann::json;
 constexpr std::uint32_t kMagic = 0x4c504400u | kProtocolVersion;  // "LPD" and the version
 constexpr std::uint32_t kMaxFrame = 64u << 20;
 
-Json candidate_json(const Candidate& c) { return {{"backend", c.backend}, {"config", Json::parse(text(c.config))}}; }
+Json candidate_json(const Candidate& c) {
+  return {{"backend", c.backend}, {"config", Json::parse(text(c.config))}};
+}
 
 Candidate candidate_from(const Json& json) {
   Candidate c{.backend = json.at("backend").get<std::string>(), .config = {}};
@@ -47,15 +49,21 @@ Reply reply_from(const Json& j) {
   Reply r;
   if (j.contains("beat")) r.beat = j["beat"].get<std::string>();
   if (j.contains("error")) {
-    r.error = Error{static_cast<ErrorCode>(j["error"].at("code").get<int>()), j["error"].at("message").get<std::string>()};
+    r.error = Error{static_cast<ErrorCode>(j["error"].at("code").get<int>()),
+                    j["error"].at("message").get<std::string>()};
   }
   if (j.contains("device")) {
     const Json& d = j["device"];
-    r.device = {.id = d.at("id"), .name = d.at("name"), .key = d.at("key"), .threads = d.at("threads"),
-                .cache_bytes = d.at("cache_bytes"), .memory_bytes = d.at("memory_bytes")};
+    r.device = {.id = d.at("id"),
+                .name = d.at("name"),
+                .key = d.at("key"),
+                .threads = d.at("threads"),
+                .cache_bytes = d.at("cache_bytes"),
+                .memory_bytes = d.at("memory_bytes")};
   }
   if (j.contains("backends")) {
-    for (const Json& b : j["backends"]) r.backends.push_back({b.at("name"), b.at("version"), b.at("missing")});
+    for (const Json& b : j["backends"])
+      r.backends.push_back({b.at("name"), b.at("version"), b.at("missing")});
   }
   if (j.contains("offers")) {
     for (const Json& o : j["offers"]) {
@@ -90,12 +98,18 @@ std::string encode(const Request& r) {
 
 std::string encode(const Reply& r) {
   Json j = Json::object();
-  // Messages of other people's libraries may hold any bytes: the dump below replaces what is no UTF-8.
+  // Messages of other people's libraries may hold any bytes: the dump below replaces what is no
+  // UTF-8.
   if (r.beat) j["beat"] = *r.beat;
-  if (r.error) j["error"] = {{"code", static_cast<int>(r.error->code)}, {"message", r.error->message}};
+  if (r.error)
+    j["error"] = {{"code", static_cast<int>(r.error->code)}, {"message", r.error->message}};
   if (!r.device.id.empty()) {
-    j["device"] = {{"id", r.device.id}, {"name", r.device.name}, {"key", r.device.key}, {"threads", r.device.threads},
-                   {"cache_bytes", r.device.cache_bytes}, {"memory_bytes", r.device.memory_bytes}};
+    j["device"] = {{"id", r.device.id},
+                   {"name", r.device.name},
+                   {"key", r.device.key},
+                   {"threads", r.device.threads},
+                   {"cache_bytes", r.device.cache_bytes},
+                   {"memory_bytes", r.device.memory_bytes}};
   }
   for (const BackendState& b : r.backends) {
     j["backends"].push_back({{"name", b.name}, {"version", b.version}, {"missing", b.missing}});
@@ -116,8 +130,12 @@ std::string encode(const Reply& r) {
   return j.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-Result<Request> decode_request(std::string_view json) { return decode<Request>(json, "request", request_from); }
-Result<Reply> decode_reply(std::string_view json) { return decode<Reply>(json, "reply", reply_from); }
+Result<Request> decode_request(std::string_view json) {
+  return decode<Request>(json, "request", request_from);
+}
+Result<Reply> decode_reply(std::string_view json) {
+  return decode<Reply>(json, "reply", reply_from);
+}
 
 Status send_frame(int fd, std::string_view json, Deadline deadline) {
   const std::uint32_t head[2] = {kMagic, static_cast<std::uint32_t>(json.size())};
@@ -131,12 +149,17 @@ Result<std::optional<std::string>> receive_frame(int fd, Deadline deadline) {
   LAPIDARY_TRY(const bool more, read_exact(fd, std::as_writable_bytes(std::span(head)), deadline));
   if (!more) return std::optional<std::string>();
   if (head[0] != kMagic) {
-    return fail(ErrorCode::io, "worker: frame starts with {:#x}, not {:#x}: another version of lapidary-worker?", head[0], kMagic);
+    return fail(ErrorCode::io,
+                "worker: frame starts with {:#x}, not {:#x}: another version of lapidary-worker?",
+                head[0], kMagic);
   }
-  if (head[1] > kMaxFrame) return fail(ErrorCode::io, "worker: a frame of {} bytes; at most {}", head[1], kMaxFrame);
+  if (head[1] > kMaxFrame)
+    return fail(ErrorCode::io, "worker: a frame of {} bytes; at most {}", head[1], kMaxFrame);
   std::string json(head[1], '\0');
   if (head[1] > 0) {
-    LAPIDARY_TRY(const bool whole, read_exact(fd, std::as_writable_bytes(std::span(json.data(), json.size())), deadline));
+    LAPIDARY_TRY(
+        const bool whole,
+        read_exact(fd, std::as_writable_bytes(std::span(json.data(), json.size())), deadline));
     if (!whole) return fail(ErrorCode::io, "worker: the stream ends within a frame");
   }
   return std::optional<std::string>(std::move(json));

@@ -10,8 +10,9 @@
 #include "lapidary/result.h"
 #include "support/subprocess.h"
 
-// What parent and worker say to each other: frames of [u32 magic+version][u32 bytes] and that much JSON, over the
-// worker's stdin and stdout. The parent asks, the worker sends any number of beats and one answer.
+// What parent and worker say to each other: frames of [u32 magic+version][u32 bytes] and that much
+// JSON, over the worker's stdin and stdout. The parent asks, the worker sends any number of beats
+// and one answer.
 namespace lapidary::worker {
 
 inline constexpr int kProtocolVersion = 1;
@@ -61,7 +62,8 @@ std::string encode(const Reply& reply);
 Result<Request> decode_request(std::string_view json);
 Result<Reply> decode_reply(std::string_view json);
 
-/// One frame. `io` when the peer is gone or speaks another version; an empty optional at a clean end.
+/// One frame. `io` when the peer is gone or speaks another version; an empty optional at a clean
+/// end.
 Status send_frame(int fd, std::string_view json, Deadline deadline = kNoDeadline);
 Result<std::optional<std::string>> receive_frame(int fd, Deadline deadline = kNoDeadline);
 

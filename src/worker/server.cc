@@ -28,7 +28,8 @@ double micros_since(Clock::time_point start) {
 class Block {
  public:
   explicit Block(std::int64_t bytes)
-      : data_(bytes > 0 ? std::aligned_alloc(64, static_cast<std::size_t>((bytes + 63) / 64 * 64)) : nullptr) {}
+      : data_(bytes > 0 ? std::aligned_alloc(64, static_cast<std::size_t>((bytes + 63) / 64 * 64))
+                        : nullptr) {}
   Block(Block&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
   Block& operator=(Block&& other) noexcept {
     std::swap(data_, other.data_);
@@ -41,7 +42,8 @@ class Block {
   void* data_;
 };
 
-/// A candidate made ready: executable, its workspace, its packed operands, and what its outputs hashed to.
+/// A candidate made ready: executable, its workspace, its packed operands, and what its outputs
+/// hashed to.
 struct Prepared {
   Candidate candidate;
   std::unique_ptr<backends::Executable> executable;
@@ -49,7 +51,8 @@ struct Prepared {
   std::vector<std::optional<std::uint64_t>> hashes;  // per rotating copy
 };
 
-/// One problem that is being measured: buffers to rotate through and the candidates made ready so far.
+/// One problem that is being measured: buffers to rotate through and the candidates made ready so
+/// far.
 struct Session {
   GemmProblem problem;
   std::vector<Arena> copies;
@@ -62,7 +65,8 @@ struct Session {
 
 class Server {
  public:
-  Server(int out, std::span<const backends::Backend* const> backends) : out_(out), backends_(backends) {}
+  Server(int out, std::span<const backends::Backend* const> backends)
+      : out_(out), backends_(backends) {}
 
   Reply answer(const Request& request) {
     Result<Reply> reply = handle(request);
@@ -75,14 +79,21 @@ class Server {
  private:
   Result<Reply> handle(const Request& request) {
     switch (request.ask) {
-      case Ask::hello: return hello();
-      case Ask::offers: return offers(request);
-      case Ask::open: return open(request);
-      case Ask::prepare: return prepare(request);
-      case Ask::replay: return replay(request);
-      case Ask::verify: return verify(request);
+      case Ask::hello:
+        return hello();
+      case Ask::offers:
+        return offers(request);
+      case Ask::open:
+        return open(request);
+      case Ask::prepare:
+        return prepare(request);
+      case Ask::replay:
+        return replay(request);
+      case Ask::verify:
+        return verify(request);
     }
-    return fail(ErrorCode::internal, "worker: request {} is unknown", static_cast<int>(request.ask));
+    return fail(ErrorCode::internal, "worker: request {} is unknown",
+                static_cast<int>(request.ask));
   }
 
   void beat(std::string_view step) {
@@ -104,7 +115,8 @@ class Server {
     for (const backends::Backend* backend : backends_) {
       beat(fmt::format("loading {}", backend->name()));
       const Result<std::string> version = backend->version();
-      reply.backends.push_back({std::string(backend->name()), version ? *version : "", version ? "" : version.error().message});
+      reply.backends.push_back({std::string(backend->name()), version ? *version : "",
+                                version ? "" : version.error().message});
     }
     return reply;
   }
@@ -135,7 +147,9 @@ class Server {
       }
       arena.fill_outputs();
       session_->copies.push_back(std::move(arena));
-    } while (static_cast<std::int64_t>(session_->copies.size() + 1) * session_->copies.front().bytes() <= request.rotate_bytes &&
+    } while (static_cast<std::int64_t>(session_->copies.size() + 1) *
+                     session_->copies.front().bytes() <=
+                 request.rotate_bytes &&
              session_->copies.size() < 256);
     return Reply{};
   }
@@ -152,7 +166,8 @@ class Server {
 
   Result<Reply> prepare(const Request& request) {
     if (!session_) return fail(ErrorCode::internal, "worker: prepare before open");
-    std::erase_if(session_->prepared, [&](const auto& p) { return p->candidate == request.candidate; });
+    std::erase_if(session_->prepared,
+                  [&](const auto& p) { return p->candidate == request.candidate; });
     LAPIDARY_TRY(auto prepared, make(request.candidate));
     prepared->hashes.resize(session_->copies.size());
     beat("first run");
@@ -172,8 +187,10 @@ class Server {
     prepared->candidate = candidate;
     beat("compile");
     const auto backend = std::ranges::find(backends_, candidate.backend, &backends::Backend::name);
-    if (backend == backends_.end()) return fail(ErrorCode::unsupported, "worker: no backend '{}' here", candidate.backend);
-    LAPIDARY_TRY(prepared->executable, (*backend)->compile(session_->problem, candidate.config, device_));
+    if (backend == backends_.end())
+      return fail(ErrorCode::unsupported, "worker: no backend '{}' here", candidate.backend);
+    LAPIDARY_TRY(prepared->executable,
+                 (*backend)->compile(session_->problem, candidate.config, device_));
     prepared->workspace = Block(prepared->executable->workspace_bytes());
     prepared->packed = Block(prepared->executable->packed_bytes());
     beat("pack");
@@ -182,10 +199,14 @@ class Server {
   }
 
   backends::Arguments arguments(const Prepared& prepared, const Arena& arena) const {
-    return {.operands = arena.pointers(), .workspace = prepared.workspace.data(), .packed = prepared.packed.data(), .stream = nullptr};
+    return {.operands = arena.pointers(),
+            .workspace = prepared.workspace.data(),
+            .packed = prepared.packed.data(),
+            .stream = nullptr};
   }
 
-  /// One run on the next copy, in microseconds. All copies hold the same inputs, so the outputs must hash alike.
+  /// One run on the next copy, in microseconds. All copies hold the same inputs, so the outputs
+  /// must hash alike.
   Result<double> run(Prepared& prepared) {
     const std::size_t copy = session_->next++ % session_->copies.size();
     const Clock::time_point start = Clock::now();
@@ -195,8 +216,10 @@ class Server {
 
   Result<Reply> replay(const Request& request) {
     if (!session_) return fail(ErrorCode::internal, "worker: replay before open");
-    const auto it = std::ranges::find_if(session_->prepared, [&](const auto& p) { return p->candidate == request.candidate; });
-    if (it == session_->prepared.end()) return fail(ErrorCode::internal, "worker: replay before prepare");
+    const auto it = std::ranges::find_if(
+        session_->prepared, [&](const auto& p) { return p->candidate == request.candidate; });
+    if (it == session_->prepared.end())
+      return fail(ErrorCode::internal, "worker: replay before prepare");
     Prepared& prepared = **it;
     beat("replay");
     const std::int64_t repeats = std::max<std::int64_t>(1, request.repeats);
@@ -211,7 +234,8 @@ class Server {
     const std::uint64_t hash = session_->copies[last].hash_outputs();
     std::optional<std::uint64_t>& known = prepared.hashes[last];
     if (known && *known != hash && !session_->problem.numerics.nondeterministic) {
-      return fail(ErrorCode::wrong_result, "repeat: outputs differ between two replays on the same inputs");
+      return fail(ErrorCode::wrong_result,
+                  "repeat: outputs differ between two replays on the same inputs");
     }
     known = hash;
     reply.passed = true;
@@ -224,9 +248,11 @@ class Server {
     if (!s.verifier || s.verifier_seed != request.seed || s.verifier_checks != request.checks) {
       beat("reference");
       s.verifier.reset();
-      LAPIDARY_TRY(Verifier verifier, Verifier::make(s.problem, {.seed = request.seed,
-                                                                 .checks = request.checks & kAllChecks,
-                                                                 .beat = [this](std::string_view step) { beat(step); }}));
+      LAPIDARY_TRY(
+          Verifier verifier,
+          Verifier::make(s.problem, {.seed = request.seed,
+                                     .checks = request.checks & kAllChecks,
+                                     .beat = [this](std::string_view step) { beat(step); }}));
       s.verifier.emplace(std::move(verifier));
       s.verifier_seed = request.seed;
       s.verifier_checks = request.checks;

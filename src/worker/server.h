@@ -7,8 +7,8 @@
 
 namespace lapidary::worker {
 
-/// The worker's life: answers requests from `in` on `out` until `in` ends. `backends` is what it can offer; the
-/// programs of the tests add planted ones.
+/// The worker's life: answers requests from `in` on `out` until `in` ends. `backends` is what it
+/// can offer; the programs of the tests add planted ones.
 Status serve(int in, int out, std::span<const backends::Backend* const> backends);
 
 /// This host's CPU as a device.
