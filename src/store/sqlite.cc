@@ -15,6 +15,7 @@ class SqliteStore final : public Store {
  public:
   SqliteStore(std::string path, Opened opened, bool fall_back)
       : path_(std::move(path)),
+        problem_(std::move(opened.problem)),
         file_(std::move(opened.database)),
         writable_(opened.writable),
         fall_back_(fall_back) {}
@@ -92,7 +93,7 @@ class SqliteStore final : public Store {
     return {};
   }
 
-  std::string where() const override { return file_ != nullptr ? path_ : "memory"; }
+  std::string where() const override { return file_ != nullptr || !fall_back_ ? path_ : "memory"; }
 
  private:
   using Name = std::pair<Kind, std::string>;
@@ -138,7 +139,9 @@ class SqliteStore final : public Store {
     }
     if (!fall_back_) {
       return fail(ErrorCode::io, "store: {}: cannot write: {}", path_,
-                  why.empty() ? "it is open for reading only" : why);
+                  !why.empty()       ? why
+                  : problem_.empty() ? "it is open for reading only"
+                                     : problem_);
     }
     writable_ = false;
     if (!why.empty()) warn_write(why);
@@ -154,6 +157,7 @@ class SqliteStore final : public Store {
 
   std::mutex mutex_;
   const std::string path_;
+  const std::string problem_;             // as open_database says
   const std::unique_ptr<Database> file_;  // null: all is in memory
   bool writable_;                         // changes go to the file
   const bool fall_back_;
@@ -175,13 +179,12 @@ Result<std::unique_ptr<Store>> open_sqlite(const std::filesystem::path& path,
     }
     const bool readable = opened.database != nullptr;
     log(LogLevel::warning, "store: {}: {}; {}", name, opened.problem,
-        readable ? "it is read, and new entries live in memory and end with this process"
-                 : "entries live in memory and end with this process");
+        !options.fall_back ? "nothing is found in it"
+        : readable         ? "it is read, and new entries live in memory and end with this process"
+                           : "entries live in memory and end with this process");
   }
-  // An unknown version is a miss, never an error, so it has something to write to whatever was
-  // asked.
-  const bool fall_back = options.fall_back || opened.unknown_version;
-  return std::unique_ptr<Store>(std::make_unique<SqliteStore>(name, std::move(opened), fall_back));
+  return std::unique_ptr<Store>(
+      std::make_unique<SqliteStore>(name, std::move(opened), options.fall_back));
 }
 
 std::filesystem::path default_path() {

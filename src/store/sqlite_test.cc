@@ -326,7 +326,13 @@ TEST(Versions, AnotherSchemaIsAMissAndIsNeverModified) {
       const auto store = testing::open(path, {.fall_back = fall_back});
       for (int i = 0; i < 5; ++i) EXPECT_EQ(find(*store, entry(i)), std::nullopt);
       EXPECT_EQ(all(*store).size(), 0u);
-      expect_works(*store);
+      if (fall_back) {
+        expect_works(*store);
+      } else {
+        // Who needs the file must not believe that it holds what it does not take.
+        EXPECT_EQ(store->put(entry(7)).error().code, ErrorCode::io);
+        EXPECT_THAT(store->put_newer(entry(7)).error().message, HasSubstr("another version of"));
+      }
       EXPECT_THAT(warnings.lines(), ElementsAre(HasSubstr("another version of Lapidary")));
     }
     const auto report = verify(path);

@@ -69,7 +69,8 @@ struct OpenOptions {
 
 /// SQLite file at `path`. With fall_back, what can be read of a file is read even where it cannot
 /// be written; new entries then live in memory. A file that is damaged, not ours, or of an unknown
-/// schema version (which is never an error, only a warning) is left as it is.
+/// schema version is left as it is. The last of these opens with a warning whatever was asked:
+/// nothing is found in it, and without fall_back a change is an error.
 Result<std::unique_ptr<Store>> open_sqlite(const std::filesystem::path& path,
                                            const OpenOptions& options = {});
 
