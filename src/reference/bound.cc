@@ -123,10 +123,15 @@ Bounded nan_always() {
 /// The result of an operation whose float64 value is NaN: certain when its operands were.
 Bounded undefined(bool certain) { return certain ? nan_always() : anything(); }
 
+/// Does the interval hold that value?
+bool holds(const Bounded& x, double value) { return x.lo <= value && value <= x.hi; }
+
 Bounded add(const Bounded& x, const Bounded& y) {
-  const double lo = x.lo + y.lo, hi = x.hi + y.hi, value = x.value + y.value;
-  if (std::isnan(lo) || std::isnan(hi) || std::isnan(value))
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if ((holds(x, kInfinity) && holds(y, -kInfinity)) ||
+      (holds(x, -kInfinity) && holds(y, kInfinity)))
     return undefined(x.is_point() && y.is_point());
+  const double lo = x.lo + y.lo, hi = x.hi + y.hi, value = x.value + y.value;
   return rounded(value, lo, hi, either(x.nan, y.nan));
 }
 
@@ -143,10 +148,10 @@ Bounded mul(const Bounded& x, const Bounded& y, bool same, double units = 1) {
   if (x.is_point() && y.is_point()) {
     return std::isnan(value) ? nan_always() : rounded(value, value, value, NaN::never, units);
   }
+  // 0 * infinity is NaN, also where the zero lies within an interval and no end shows it.
+  const auto infinite = [](const Bounded& b) { return std::isinf(b.lo) || std::isinf(b.hi); };
+  if ((holds(x, 0) && infinite(y)) || (holds(y, 0) && infinite(x))) return anything();
   const double corners[] = {x.lo * y.lo, x.lo * y.hi, x.hi * y.lo, x.hi * y.hi};
-  for (const double corner : corners) {
-    if (std::isnan(corner)) return anything();
-  }
   auto [lo, hi] = std::minmax({corners[0], corners[1], corners[2], corners[3]});
   if (same) lo = x.lo <= 0 && x.hi >= 0 ? 0 : std::min(corners[0], corners[3]);
   return rounded(value, lo, hi, either(x.nan, y.nan), units);

@@ -219,6 +219,15 @@ TEST(Bound, NaNAndInfinity) {
   EXPECT_EQ(one(EpilogueOp::leaky_relu, nan, point(1)).nan, NaN::always);
 }
 
+TEST(Bound, ZeroWithinAnIntervalTimesInfinityMayBeNaN) {
+  EXPECT_EQ(one(EpilogueOp::mul, range(-1e-9, 1e-9), point(kInf)).nan, NaN::maybe);
+  EXPECT_EQ(one(EpilogueOp::mul, point(-kInf), range(-1, 2)).nan, NaN::maybe);
+  EXPECT_EQ(one(EpilogueOp::mul, range(1, 2), point(kInf)).nan, NaN::never);
+  EXPECT_EQ(one(EpilogueOp::add, range(5, kInf), range(-kInf, 3)).nan, NaN::maybe);
+  EXPECT_EQ(one(EpilogueOp::sub, range(5, kInf), range(-3, kInf)).nan, NaN::maybe);
+  EXPECT_EQ(one(EpilogueOp::add, range(5, kInf), range(-3, 3)).nan, NaN::never);
+}
+
 TEST(Bound, OverflowIsKnownOnlyBeyondTheThreshold) {
   const Bounded far = one(EpilogueOp::exp, point(100));
   EXPECT_TRUE(holds(far, kInf) && holds(far, kMaxF32) && !holds(far, 1e38) &&
