@@ -72,7 +72,7 @@ Result<VerifyReport> verify(const std::filesystem::path& path) {
     return fail(ErrorCode::io, "store: {}: {}", path.string(), opened.problem);
   const auto integrity = opened.database->integrity(false);
   report.integrity = integrity ? *integrity : integrity.error().message;
-  const Status scanned = opened.database->scan(false, [&](Row row) {
+  const Status scanned = opened.database->scan(false, [&](const Row& row) {
     switch (state(row)) {
       case RowState::sound:
         ++report.sound;
