@@ -22,8 +22,9 @@ if(LAPIDARY_SANITIZE)
     -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(lapidary_flags INTERFACE -fsanitize=${LAPIDARY_SANITIZE})
 else()
-  # One file that needs libc and libm alone: see docs/decisions/bundle.md.
-  target_link_options(lapidary_flags INTERFACE -static-libstdc++ -static-libgcc)
+  # One file that needs libc and libm alone (docs/decisions/bundle.md). Sections that nobody uses go: among them is
+  # libstdc++'s random_device, which would need glibc 2.36.
+  target_link_options(lapidary_flags INTERFACE -static-libstdc++ -static-libgcc -Wl,--gc-sections)
 endif()
 if(LAPIDARY_COVERAGE)
   target_compile_options(lapidary_flags INTERFACE --coverage -O0)

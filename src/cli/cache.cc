@@ -36,9 +36,13 @@ std::string gist(const Entry& entry) {
                      summary(winner.candidate.config));
 }
 
-Result<std::unique_ptr<store::Store>> open(const Common& common, bool create) {
+/// The store of a verb that only looks, and of one that adds to it.
+Result<std::unique_ptr<store::Store>> open_to_read(const Common& common) {
   return store::open_sqlite(store_path(common),
-                            {.create = create, .read_only = false, .fall_back = false});
+                            {.create = false, .read_only = true, .fall_back = false});
+}
+Result<std::unique_ptr<store::Store>> open_to_add(const Common& common) {
+  return store::open_sqlite(store_path(common), {.fall_back = false});
 }
 
 void print_merge(const store::MergeReport& report) {
@@ -52,7 +56,7 @@ void print_merge(const store::MergeReport& report) {
 }
 
 Result<int> list(const CacheArguments& arguments, bool whole) {
-  LAPIDARY_TRY(const auto opened, open(arguments.common, false));
+  LAPIDARY_TRY(const auto opened, open_to_read(arguments.common));
   LAPIDARY_TRY(const std::vector<Entry> entries,
                store::list(*opened, {.contains = arguments.pattern}));
   if (whole && entries.empty()) {
@@ -83,7 +87,7 @@ Result<int> list(const CacheArguments& arguments, bool whole) {
 }
 
 Result<int> export_all(const CacheArguments& arguments) {
-  LAPIDARY_TRY(const auto opened, open(arguments.common, false));
+  LAPIDARY_TRY(const auto opened, open_to_read(arguments.common));
   std::string lines;
   LAPIDARY_TRY(const std::int64_t count, store::export_jsonl(*opened, [&](std::string_view line) {
                  lines += std::string(line) + "\n";
@@ -96,7 +100,7 @@ Result<int> export_all(const CacheArguments& arguments) {
 
 Result<int> import_all(const CacheArguments& arguments) {
   LAPIDARY_TRY(const std::string text, read_file(arguments.file));
-  LAPIDARY_TRY(const auto opened, open(arguments.common, true));
+  LAPIDARY_TRY(const auto opened, open_to_add(arguments.common));
   LAPIDARY_TRY(const store::MergeReport report, store::import_jsonl(text, *opened));
   print_merge(report);
   return int(report.refused.empty() ? kOk : kFailed);
@@ -106,7 +110,7 @@ Result<int> merge_other(const CacheArguments& arguments) {
   LAPIDARY_TRY(
       const auto other,
       store::open_sqlite(arguments.file, {.create = false, .read_only = true, .fall_back = false}));
-  LAPIDARY_TRY(const auto opened, open(arguments.common, true));
+  LAPIDARY_TRY(const auto opened, open_to_add(arguments.common));
   LAPIDARY_TRY(const store::MergeReport report, store::merge(*other, *opened));
   print_merge(report);
   return int(kOk);

@@ -47,7 +47,7 @@ int run_tune(const TuneArguments& arguments) {
   const bool table = arguments.common.json != "-" && arguments.common.csv != "-";
   std::vector<TunedLine> done;
   std::vector<int> codes;
-  std::size_t winners = 0, stored = 0;
+  std::size_t winners = 0, stored = 0, empty = 0;
   for (std::size_t i = 0; i < arguments.lines.size(); ++i) {
     const SuiteLine& line = arguments.lines[i];
     if (arguments.budget_total_s > 0 && elapsed() >= arguments.budget_total_s) {
@@ -91,6 +91,7 @@ int run_tune(const TuneArguments& arguments) {
     codes.push_back(outcome(*result));
     winners += result->winner.has_value();
     stored += result->from_store;
+    empty += tuner::is_empty(result->problem);
     done.push_back({line.name, *std::move(result)});
     if (table) {
       std::fputs(tune_table(done.back(), arguments.all_rows, colour_wanted()).c_str(), stdout);
@@ -98,8 +99,10 @@ int run_tune(const TuneArguments& arguments) {
     }
   }
   if (table && arguments.lines.size() > 1) {
-    std::printf("%zu of %zu problems have a winner, %zu from the store; %.1f s\n", winners,
-                arguments.lines.size(), stored, elapsed());
+    std::printf("%zu of %zu problems have a winner, %zu from the store", winners,
+                arguments.lines.size() - empty, stored);
+    if (empty > 0) std::printf("; %zu have nothing to compute", empty);
+    std::printf("; %.1f s\n", elapsed());
   }
   DeviceInfo device;
   if (arguments.common.json || arguments.common.csv) {

@@ -40,6 +40,8 @@ void fail_row(Measurement& row, const Error& error) {
   row.time_us.reset();
 }
 
+constexpr double kLongRunUs = 20e3;  // page faults and waking threads are noise to it
+
 /// How much slower than the best a candidate may be after so many rounds: less as its median gets
 /// firm.
 double allowance(int rounds_done) { return rounds_done <= 1 ? 1.6 : rounds_done <= 3 ? 1.25 : 1.1; }
@@ -81,8 +83,10 @@ Result<std::vector<Measurement>> measure(const std::vector<Offer>& chosen, const
                                offer.workspace_bytes);
       continue;
     }
-    // Ten times behind at once is no accident of a first run.
-    if (rows.size() > 1 && prepared->time_us > 10 * best_first) {
+    // So far behind at once is no accident of a first run; a long run has few accidents to begin
+    // with.
+    const double hopeless = prepared->time_us > kLongRunUs ? 2.5 : 10;
+    if (rows.size() > 1 && prepared->time_us > hopeless * best_first) {
       row.status = CandidateStatus::slow;
       row.time_us = prepared->time_us;
       row.reason = fmt::format("dropped after its first run, {:.1f}x the fastest",

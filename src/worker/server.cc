@@ -172,10 +172,15 @@ class Server {
     prepared->hashes.resize(session_->copies.size());
     beat("first run");
     LAPIDARY_TRY(const double first, run(*prepared));
-    beat("second run");
-    LAPIDARY_TRY(const double second, run(*prepared));
+    // The first run of a short kernel pays for page faults and sleeping threads; a long one's does not notice.
+    double best = first;
+    if (first < 50e3) {
+      beat("second run");
+      LAPIDARY_TRY(const double second, run(*prepared));
+      best = std::min(first, second);
+    }
     Reply reply;
-    reply.time_us = std::min(first, second);
+    reply.time_us = best;
     reply.workspace_bytes = prepared->executable->workspace_bytes();
     reply.packed_bytes = prepared->executable->packed_bytes();
     session_->prepared.push_back(std::move(prepared));
