@@ -110,16 +110,18 @@ AccumulatorModel::AccumulatorModel(const GemmProblem& p) {
 }
 
 ProductTile::ProductTile(const Entry& entry, const AccumulatorModel& model, bool integers)
-    : entry_(entry), model_(model), integers_(integers), rows_(kTile), cols_(kTile) {
-  const std::int64_t depth = std::min(kDepth, round_up(entry.k, kStep));
-  sums_.resize(kTile * kTile);
-  magnitudes_.resize(kTile * kTile);
-  a_.resize(std::size_t(kTile * kDepth));
-  abs_a_.resize(a_.size());
-  b_.resize(std::size_t(depth * kTile));
-  abs_b_.resize(b_.size());
-  widened_.resize(kTile * kChunk);
-}
+    : entry_(entry),
+      model_(model),
+      integers_(integers),
+      a_(std::make_unique_for_overwrite<double[]>(kTile * kDepth)),
+      b_(std::make_unique_for_overwrite<double[]>(kDepth * kTile)),
+      sums_(std::make_unique_for_overwrite<double[]>(kTile * kTile)),
+      abs_a_(std::make_unique_for_overwrite<float[]>(kTile * kDepth)),
+      abs_b_(std::make_unique_for_overwrite<float[]>(kDepth * kTile)),
+      magnitudes_(std::make_unique_for_overwrite<float[]>(kTile * kTile)),
+      widened_(std::make_unique_for_overwrite<float[]>(kTile * kChunk)),
+      rows_(kTile),
+      cols_(kTile) {}
 
 /// Widens rows `indices` of A or B over [k0, k0 + depth) to float64, scaled. A's panel is (row, k),
 /// B's (k, row).
@@ -127,8 +129,8 @@ void ProductTile::pack(bool b, std::span<const std::int64_t> indices, std::int64
                        std::int64_t depth) {
   const Entry::Matrix& matrix = b ? entry_.b : entry_.a;
   const bool k_contiguous = b ? entry_.b_transposed : !entry_.a_transposed;
-  double* panel = (b ? b_ : a_).data();
-  float* magnitudes = (b ? abs_b_ : abs_a_).data();
+  double* panel = (b ? b_ : a_).get();
+  float* magnitudes = (b ? abs_b_ : abs_a_).get();
   std::vector<Line>& lines = b ? cols_ : rows_;
   const std::int64_t padded = round_up(depth, kStep);
   const auto count = std::int64_t(indices.size());
@@ -149,7 +151,7 @@ void ProductTile::pack(bool b, std::span<const std::int64_t> indices, std::int64
         lines[std::size_t(i)].grain = std::min(lines[std::size_t(i)].grain, lowest_bit(factor));
     }
     // Widened as stored: (line, k) or (k, line).
-    float* wide = widened_.data();
+    float* wide = widened_.get();
     const auto address = [&](std::int64_t row, std::int64_t col) {
       return matrix.base + (row * matrix.pitch + col) * size_bytes(matrix.type);
     };
@@ -220,8 +222,8 @@ void ProductTile::pack(bool b, std::span<const std::int64_t> indices, std::int64
 void ProductTile::compute(std::span<const std::int64_t> rows, std::span<const std::int64_t> cols) {
   const auto height = std::int64_t(rows.size());
   width_ = round_up(std::int64_t(cols.size()), 8);
-  std::fill(sums_.begin(), sums_.end(), 0.0);
-  std::fill(magnitudes_.begin(), magnitudes_.end(), 0.0f);
+  std::fill_n(sums_.get(), height * kTile, 0.0);
+  std::fill_n(magnitudes_.get(), height * kTile, 0.0f);
   std::fill(rows_.begin(), rows_.end(), Line{});
   std::fill(cols_.begin(), cols_.end(), Line{});
   rows_fractional_ = cols_fractional_ = false;
@@ -230,8 +232,8 @@ void ProductTile::compute(std::span<const std::int64_t> rows, std::span<const st
     pack(false, rows, k0, depth);
     pack(true, cols, k0, depth);
     const std::int64_t padded = round_up(depth, kStep);
-    accumulate_best(a_.data(), b_.data(), height, width_, padded, sums_.data());
-    accumulate_best(abs_a_.data(), abs_b_.data(), height, width_, padded, magnitudes_.data());
+    accumulate_best(a_.get(), b_.get(), height, width_, padded, sums_.get());
+    accumulate_best(abs_a_.get(), abs_b_.get(), height, width_, padded, magnitudes_.get());
   }
 }
 

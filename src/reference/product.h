@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -67,9 +68,9 @@ class ProductTile {
   const AccumulatorModel& model_;
   bool integers_, rows_fractional_ = false, cols_fractional_ = false;
   std::int64_t width_ = 0;  // columns, rounded up for vectors
-  std::vector<double> a_, b_, sums_;
-  std::vector<float> abs_a_, abs_b_, magnitudes_;
-  std::vector<float> widened_;
+  // Not initialised: most problems are small, and a tile touches only what it uses.
+  std::unique_ptr<double[]> a_, b_, sums_;
+  std::unique_ptr<float[]> abs_a_, abs_b_, magnitudes_, widened_;
   std::vector<Line> rows_, cols_;
 };
 

@@ -507,6 +507,11 @@ std::optional<std::string> Arena::damage() const {
   return std::nullopt;
 }
 
+std::uint64_t Arena::hash(int operand) const {
+  const Buffer* chosen = &state_->buffers[std::size_t(operand)];
+  return state_->hash([&](const Buffer& buffer) { return &buffer == chosen; });
+}
+
 std::uint64_t Arena::hash_inputs() const {
   return state_->hash([](const Buffer& buffer) { return !buffer.spec.output; });
 }
@@ -520,7 +525,7 @@ struct GuardedBuffer::State {
   std::int64_t bytes = 0;
   Pattern pattern = guard_pattern(DType::f32);
   std::optional<Mapping> memory;
-  std::byte* first() const { return memory->data() + kGuardBytes; }
+  std::byte* first() const { return memory->data() + kGuardBytes + 64; }
 };
 
 GuardedBuffer::GuardedBuffer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -535,7 +540,7 @@ Result<GuardedBuffer> GuardedBuffer::make(std::string name, std::int64_t bytes) 
                 name, bytes);
   }
   LAPIDARY_TRY(Mapping memory,
-               Mapping::make("the " + name, round_up(bytes + 2 * kGuardBytes, kAlign)));
+               Mapping::make("the " + name, round_up(bytes + 2 * kGuardBytes + 64, kAlign)));
   state->memory.emplace(std::move(memory));
   state->name = std::move(name);
   state->bytes = bytes;

@@ -51,6 +51,7 @@ class Arena {
   /// "write 12 bytes past the end of d" when a guard or a gap between the rows of an operand has
   /// changed.
   std::optional<std::string> damage() const;
+  std::uint64_t hash(int operand) const;  ///< its elements, as the others
   std::uint64_t hash_inputs() const;
   std::uint64_t hash_outputs() const;  ///< elements alone
 

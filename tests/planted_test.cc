@@ -1,0 +1,102 @@
+// Whole tunes with a worker that has wrong, crashing, hanging and slow kernels among its own: the
+// run goes on, the costs stay within their limits, and none of them ever wins.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <string>
+
+#include "store/store.h"
+#include "support/files.h"
+#include "tuner/tune.h"
+#include "worker/client.h"
+
+namespace lapidary {
+namespace {
+
+using std::chrono::steady_clock;
+using ::testing::HasSubstr;
+
+class Planted : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(folder_) << folder_.error();
+    ::setenv("LAPIDARY_LOCKS", folder_->path().c_str(), 1);
+  }
+
+  struct Outcome {
+    TuneResult result;
+    double seconds = 0;
+  };
+
+  /// Tunes 24 x 40 x 72 with the portable kernels and the given plants.
+  Outcome tune(const std::string& plants) {
+    worker::Client client({.program = LAPIDARY_BUILD_DIR "/bin/planted-worker",
+                           .extra_env = {"LAPIDARY_PLANTED=" + plants}});
+    const auto problem = checked({.m = 24, .n = 40, .k = 72, .a = DType::bf16, .b = DType::bf16});
+    EXPECT_TRUE(problem) << problem.error();
+    EXPECT_TRUE(client.hello()) << client.hello().error();
+    const auto start = steady_clock::now();
+    const auto result = tuner::tune(*problem, {client, *store_},
+                                    {.keep = 30, .rotate_bytes = 1 << 20, .retune = true});
+    EXPECT_TRUE(result) << result.error();
+    return {*result, std::chrono::duration<double>(steady_clock::now() - start).count()};
+  }
+
+  static const Measurement& row(const TuneResult& result, const std::string& plant) {
+    static const Measurement kNone;
+    for (const Measurement& m : result.candidates) {
+      if (m.candidate == Candidate{"planted", {{"plant", plant}}}) return m;
+    }
+    ADD_FAILURE() << "no row of " << plant;
+    return kNone;
+  }
+
+  Result<TempFolder> folder_ = TempFolder::make();
+  std::unique_ptr<store::Store> store_ = store::open_memory();
+};
+
+TEST_F(Planted, ACrashCostsAtMostTwoSecondsAndIsQuarantined) {
+  const double without = tune("right").seconds;
+  const Outcome with = tune("crashes");
+  ASSERT_TRUE(with.result.winner);
+  EXPECT_EQ(with.result.winner->candidate.backend, "portable");
+  EXPECT_EQ(row(with.result, "crashes").status, CandidateStatus::failed);
+  EXPECT_THAT(row(with.result, "crashes").reason, HasSubstr("SIGSEGV"));
+  EXPECT_LE(with.seconds - without, 2.0);
+  RecordProperty("crash_ms", static_cast<int>(1000 * (with.seconds - without)));
+  // Its key is in the store: the next tune does not touch it.
+  EXPECT_THAT(row(tune("crashes").result, "crashes").reason, HasSubstr("quarantined: "));
+}
+
+TEST_F(Planted, AHangCostsAtMostTwelveSecondsAndIsQuarantined) {
+  const double without = tune("right").seconds;
+  const Outcome with = tune("hangs");
+  ASSERT_TRUE(with.result.winner);
+  EXPECT_EQ(with.result.winner->candidate.backend, "portable");
+  EXPECT_EQ(row(with.result, "hangs").status, CandidateStatus::failed);
+  EXPECT_THAT(row(with.result, "hangs").reason, HasSubstr("no sign of life for 10.0 s"));
+  EXPECT_LE(with.seconds - without, 12.0);
+  RecordProperty("hang_ms", static_cast<int>(1000 * (with.seconds - without)));
+  EXPECT_THAT(row(tune("hangs").result, "hangs").reason, HasSubstr("quarantined: "));
+}
+
+TEST_F(Planted, ASlowOneNeverWins) {
+  const Outcome outcome = tune("slow");
+  EXPECT_GE(row(outcome.result, "slow").time_us.value_or(0), 50e3);
+  EXPECT_EQ(outcome.result.winner->candidate.backend, "portable");
+}
+
+TEST_F(Planted, WrongOnesAreRowsWithTheirReason) {
+  const Outcome outcome =
+      tune("wrong_tail_row,unwritten,bf16_sums,writes_past_d,leaks,nan_to_zero,stale,changes_a");
+  ASSERT_TRUE(outcome.result.winner);
+  EXPECT_EQ(outcome.result.winner->candidate.backend, "portable");
+  for (const Measurement& m : outcome.result.candidates) {
+    EXPECT_TRUE(m.candidate.backend != "planted" || !m.verified) << text(m.candidate);
+  }
+}
+
+}  // namespace
+}  // namespace lapidary
