@@ -122,7 +122,7 @@ bool pack(const Entry::Matrix& matrix, std::int64_t lines, std::int64_t k, bool 
       std::array<float, 1024> wide;
       bool right = true;
       for (std::int64_t line = begin; line < end; ++line) {
-        Word* words = &planes.bits[std::size_t(line * planes.words)];
+        Word* words = planes.bits.data() + line * planes.words;
         for (std::int64_t from = 0; from < k; from += 1024) {
           const std::int64_t count = std::min<std::int64_t>(1024, k - from);
           numeric::widen(matrix.type, matrix.base + (line * matrix.pitch + from) * size, count,

@@ -289,7 +289,7 @@ TEST(Verify, LargeResultsOfInexactProgramsAreComparedWithAProvedPair) {
   for (const char* program : {"d = gelu(acc + bias[n])", "d = silu(gate) * up",
                               "d = relu(acc) + c[m,n]; s[n] = sum(acc, m)"}) {
     SCOPED_TRACE(program);
-    const GemmProblem p = large(900, 1200, 130, program);
+    const GemmProblem p = large(900, 1250, 130, program);
     auto verifier = Verifier::make(p, {});
     ASSERT_TRUE(verifier) << verifier.error();
     // The right one twice: what was made for the first serves the second.
