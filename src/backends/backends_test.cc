@@ -61,6 +61,7 @@ constexpr Case kCases[] = {
      R"j({"m":5,"n":30,"k":9,"a":"bf16","b":"bf16","d":"f32","epilogue":"d = clamp(relu((acc + bias[n]) * 2 - c[m,n]), 1, 7)"})j"},
     {"a residual of D's type",
      R"j({"m":5,"n":30,"k":9,"a":"bf16","b":"bf16","epilogue":"d = row[m] + relu(acc) * c[m,n]"})j"},
+    {"one thread", R"j({"m":250,"n":70,"k":130,"sms":1})j"},
     {"two outputs, select",
      R"j({"m":6,"n":14,"k":30,"epilogue":"h[m,n] = acc; d = select(acc > 0, acc, 3)"})j"},
 };

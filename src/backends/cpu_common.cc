@@ -50,6 +50,11 @@ double roofline_us(const DeviceInfo& device, double flops, double efficiency, do
   return std::max(flops / (flops_per_us * efficiency), bytes / bytes_per_us) + 1.0;
 }
 
+std::string thread_refusal(const GemmProblem& problem, const DeviceInfo& device) {
+  if (!problem.sms || *problem.sms >= device.threads) return "";
+  return fmt::format("its threads cannot be limited to {} for one product alone", *problem.sms);
+}
+
 double operand_bytes(const GemmProblem& problem) {
   double bytes = 0;
   for (const OperandSpec& spec : operands(problem)) bytes += static_cast<double>(spec.bytes());

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "backends/backend.h"
 #include "backends/isa_kernels.h"
 #include "driver/cpu.h"
+#include "support/parallel.h"
 
 namespace lapidary::backends {
 
@@ -33,6 +36,19 @@ Lanes lanes_of_b(const GemmProblem& problem);
 /// arithmetic at `efficiency` of a rough f32 peak, plus `bytes` moved at a rough memory speed.
 /// Microseconds.
 double roofline_us(const DeviceInfo& device, double flops, double efficiency, double bytes);
+
+/// Calls body(begin, end) over pieces of [0, count) on the shared pool, in pieces of `grain`; in
+/// fewer and larger ones when the problem has a limit of SMs, which are threads here.
+template <class Body>
+void each_within(const GemmProblem& problem, std::int64_t count, std::int64_t grain,
+                 const Body& body) {
+  if (problem.sms) grain = std::max<std::int64_t>(grain, (count + *problem.sms - 1) / *problem.sms);
+  shared_pool().each(count, grain, body);
+}
+
+/// Why a library that has threads of its own cannot serve a limit of SMs; "" when there is none to
+/// keep.
+std::string thread_refusal(const GemmProblem& problem, const DeviceInfo& device);
 
 /// Bytes of all operands of the problem, each once.
 double operand_bytes(const GemmProblem& problem);

@@ -291,7 +291,8 @@ Config config_of(const Chunks& c) {
 std::vector<Offer> library_offers(const GemmProblem& problem, const DeviceInfo& device,
                                   std::string_view backend, DType input, double efficiency) {
   std::vector<Offer> offers;
-  const std::string refused = refusal(problem, input);
+  std::string refused = refusal(problem, input);
+  if (refused.empty()) refused = thread_refusal(problem, device);
   for (const Chunks& chunks : all_chunks(problem, input)) {
     Offer offer{.candidate = {std::string(backend), config_of(chunks)}, .refused = refused};
     if (refused.empty()) {

@@ -570,8 +570,13 @@ class OneDnnBackend final : public Backend {
                .refused = fmt::format(kMissing, library().error().message)}};
     std::vector<Offer> offers;
     const bool constant_b = std::ranges::find(problem.constant, "b") != problem.constant.end();
+    const std::string threads = thread_refusal(problem, device);
     for (const bool reordered : {false, true}) {
       if (reordered && !constant_b) continue;
+      if (!threads.empty()) {
+        offers.push_back({.candidate = {"onednn", fused_config(reordered)}, .refused = threads});
+        continue;
+      }
       Offer offer{.candidate = {"onednn", fused_config(reordered)}, .refused = ""};
       if (const auto made = FusedMatmul::make(problem, reordered); !made) {
         offer.refused = "fused: " + made.error().message;

@@ -107,7 +107,7 @@ class PortableGemm final : public Executable {
       const CpuEpilogue::Call call =
           epilogue_.begin(arguments.operands, entry, arguments.workspace);
       const std::int64_t tiles = epilogue_.row_tiles() * epilogue_.column_tiles();
-      shared_pool().each(tiles, 1, [&](std::int64_t begin, std::int64_t end) {
+      each_within(p_, tiles, 1, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t tile = begin; tile < end; ++tile) {
           run_tile(call, tile % epilogue_.row_tiles(), tile / epilogue_.row_tiles());
         }
