@@ -15,5 +15,5 @@ for source in $(git ls-files 'src/**.cc' | grep -vE '_test\.cc$|/testing_|/fuzz_
   [ -e "$mark" ] || todo+=("$source $mark")
 done
 printf '%s\n' "${todo[@]:-}" | grep . | xargs -P "$(nproc)" -L 1 bash -c \
-  'clang-tidy-19 -p build/clang --quiet "$0" 2>/dev/null >"$1.log" && mv "$1.log" "$1" || { cat "$1.log"; exit 255; }' || { echo "lint: clang-tidy found something" >&2; exit 1; }
+  'clang-tidy-19 -p build/clang --quiet "$0" 2>/dev/null >"$1.log" && mv "$1.log" "$1" || { cat "$1.log"; exit 1; }' || { echo "lint: clang-tidy found something" >&2; exit 1; }
 echo "lint: ${#sources[@]} files are clean"

@@ -37,7 +37,7 @@ using Handle = void*;
 using Dims = std::int64_t[12];
 constexpr int kSuccess = 0, kF16 = 1, kBf16 = 2, kF32 = 3, kCpu = 1, kFormatAny = 1,
               kScratchpadUser = 1;
-constexpr int kSrc = 1, kDst = 17, kWeights = 33, kBias = 41, kScratchpad = 80, kPostOp = 16384;
+constexpr int kSrc = 1, kDst = 17, kWeights = 33, kScratchpad = 80, kPostOp = 16384;
 constexpr int kQueryWeights = 131, kQueryScratchpad = 136;
 enum Alg : int {
   kRelu = 31,
@@ -315,14 +315,13 @@ class ChainMatcher {
 /// A matmul primitive and what it is run with.
 struct Matmul {
   Owned primitive;
-  MemoryDesc src, weights, dst, bias, scratchpad;
-  bool has_bias = false;
+  MemoryDesc src, weights, dst, scratchpad;
   std::vector<MemoryDesc> binary;
   std::int64_t scratchpad_bytes = 0;
 };
 
-Result<Matmul> make_matmul(const MemoryDesc& src, const MemoryDesc& weights, const MemoryDesc* bias,
-                           const MemoryDesc& dst, const std::vector<PostOp>& chain,
+Result<Matmul> make_matmul(const MemoryDesc& src, const MemoryDesc& weights, const MemoryDesc& dst,
+                           const std::vector<PostOp>& chain,
                            const std::vector<MemoryDesc>& binary) {
   const OneDnn& d = *library();
   Handle ops = nullptr, attr = nullptr, desc = nullptr, primitive = nullptr;
@@ -341,7 +340,7 @@ Result<Matmul> make_matmul(const MemoryDesc& src, const MemoryDesc& weights, con
   d.primitive_attr_set_scratchpad_mode(attr, kScratchpadUser);
   d.primitive_attr_set_post_ops(attr, ops);
   MatmulDesc matmul;
-  if (const int status = d.matmul_desc_init(&matmul, &src, &weights, bias, &dst);
+  if (const int status = d.matmul_desc_init(&matmul, &src, &weights, nullptr, &dst);
       status != kSuccess) {
     return fail(ErrorCode::unsupported, "oneDNN has no such matmul (status {})", status);
   }
@@ -358,9 +357,7 @@ Result<Matmul> make_matmul(const MemoryDesc& src, const MemoryDesc& weights, con
               .src = src,
               .weights = *d.primitive_desc_query_md(desc, kQueryWeights, 0),
               .dst = dst,
-              .bias = bias != nullptr ? *bias : MemoryDesc{},
               .scratchpad = *d.primitive_desc_query_md(desc, kQueryScratchpad, 0),
-              .has_bias = bias != nullptr,
               .binary = binary};
   made.scratchpad_bytes = static_cast<std::int64_t>(d.memory_desc_get_size(&made.scratchpad));
   return made;
@@ -431,7 +428,7 @@ class FusedMatmul final : public Executable {
       library()->memory_desc_init_by_tag(&weights, 2, dims, b, kFormatAny);
     }
     LAPIDARY_TRY(Matmul matmul,
-                 make_matmul(matrix(p.m, p.k, a, la.lane_stride, la.k_stride), weights, nullptr,
+                 make_matmul(matrix(p.m, p.k, a, la.lane_stride, la.k_stride), weights,
                              matrix(p.m, p.n, dst_type, p.ldd, 1), chain, binary));
     if (reordered && library()->memory_desc_equal(&matmul.weights, &made->plain_weights_) != 0) {
       return fail(ErrorCode::unsupported, "oneDNN prefers the weights as they are");
@@ -539,7 +536,7 @@ Multiply plain_product(DType input) {
         LAPIDARY_TRY(Matmul made,
                      make_matmul(matrix(p.m, p.k, type, p.a_km ? 1 : p.lda, p.a_km ? p.lda : 1),
                                  matrix(p.k, p.n, type, p.b_kn ? p.ldb : 1, p.b_kn ? 1 : p.ldb),
-                                 nullptr, matrix(p.m, p.n, kF32, p.ldc, 1), {}, {}));
+                                 matrix(p.m, p.n, kF32, p.ldc, 1), {}, {}));
         known = std::make_shared<const Matmul>(std::move(made));
       }
       matmul = known;

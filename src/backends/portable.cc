@@ -35,7 +35,6 @@ constexpr PortableConfig kConfigs[] = {
 };
 
 Result<PortableConfig> parse(const Config& config) {
-  PortableConfig parsed;
   for (const PortableConfig& known : kConfigs) {
     if (config_of(known) == config) return known;
   }

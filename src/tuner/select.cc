@@ -56,7 +56,7 @@ void order_rows(std::vector<Measurement>& rows) {
     }
     return 5;
   };
-  std::ranges::stable_sort(rows, [&](const Measurement& a, const Measurement& b) {
+  std::ranges::sort(rows, [&](const Measurement& a, const Measurement& b) {
     const auto key = [&](const Measurement& row) {
       return std::tuple(status_rank(row.status), row.time_us.value_or(INFINITY), row.candidate);
     };

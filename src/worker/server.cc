@@ -172,7 +172,8 @@ class Server {
     prepared->hashes.resize(session_->copies.size());
     beat("first run");
     LAPIDARY_TRY(const double first, run(*prepared));
-    // The first run of a short kernel pays for page faults and sleeping threads; a long one's does not notice.
+    // The first run of a short kernel pays for page faults and sleeping threads; a long one's does
+    // not notice.
     double best = first;
     if (first < 50e3) {
       beat("second run");
