@@ -8,4 +8,4 @@ lapidary=build/release/bin/lapidary
 store=${LAPIDARY_STORE:-build/demo-store.db}
 "$lapidary" doctor --store "$store"
 echo
-"$lapidary" tune llama3-8b --only qkv --only .o --only gate_up --max-m 16 --store "$store" --budget 20s
+"$lapidary" tune llama3-8b gpt-oss-20b --only qkv --only .o --only expert_down --max-m 2 --store "$store" --budget 20s
