@@ -92,6 +92,7 @@ int run_bench(const BenchArguments& arguments) {
     bench.lines.push_back(*std::move(row));
   }
   session->progress->clear();
+  bench.peak_bytes = stop_worker(*session);
   bench.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const Common& common = arguments.tune.common;
   if (common.json != "-" && common.csv != "-") std::fputs(bench_table(bench).c_str(), stdout);
@@ -104,7 +105,6 @@ int run_bench(const BenchArguments& arguments) {
       code = kFailed;
     }
   }
-  session->worker->stop();
   if (interrupted()) return kInterrupted;
   if (code == kOk && bench.count() == 0) return kNoCandidate;
   return code;

@@ -134,6 +134,7 @@ std::string bench_json(const DeviceInfo& device, const BenchSummary& summary) {
   json["geomean_steady"] = nullptr;
   json["count"] = summary.count();
   json["seconds"] = summary.seconds;
+  json["peak_bytes"] = summary.peak_bytes;
   return dump(json);
 }
 
@@ -247,9 +248,16 @@ std::string bench_table(const BenchSummary& summary) {
                                     : text(match.ours) + " vs " + text(match.theirs) +
                                           (match.repeated ? " (measured again)" : ""));
   }
-  table +=
-      fmt::format("geometric mean of {}: {:.3f} against {} (over 1: ours is faster); {:.1f} s\n",
-                  summary.count(), summary.geomean(), summary.against, summary.seconds);
+  double slowest = 0;
+  for (const BenchedLine& line : summary.lines) {
+    if (line.match && (slowest == 0 || line.match->ratio < slowest)) slowest = line.match->ratio;
+  }
+  table += fmt::format(
+      "geometric mean of {}: {:.3f} against {} (over 1: ours is faster), the lowest {:.3f}; {:.1f} "
+      "s, at most "
+      "{:.2f} GiB in the worker\n",
+      summary.count(), summary.geomean(), summary.against, slowest, summary.seconds,
+      static_cast<double>(summary.peak_bytes) / (1 << 30));
   return table;
 }
 

@@ -27,7 +27,8 @@ struct BenchSummary {
   std::string against;
   std::vector<BenchedLine> lines;
   double seconds = 0;
-  double geomean() const;  ///< over the lines with a match; 0 without any
+  std::int64_t peak_bytes = 0;  ///< of a worker
+  double geomean() const;       ///< over the lines with a match; 0 without any
   std::size_t count() const;
 };
 

@@ -1,11 +1,20 @@
 #include "cli/session.h"
 
+#include <sys/resource.h>
+
 #include "support/env.h"
 
 namespace lapidary::cli {
 
 std::filesystem::path store_path(const Common& common) {
   return common.store.empty() ? store::default_path() : std::filesystem::path(common.store);
+}
+
+std::int64_t stop_worker(Session& session) {
+  session.worker->stop();
+  rusage usage{};
+  ::getrusage(RUSAGE_CHILDREN, &usage);
+  return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
 }
 
 Result<Session> open_session(const Common& common, bool store_needed) {

@@ -20,6 +20,9 @@ struct Session {
 /// is needed but unusable (`store_needed`), `unsupported` without lapidary-worker.
 Result<Session> open_session(const Common& common, bool store_needed);
 
+/// Ends the worker and gives the most memory that any worker of this process has held, in bytes.
+std::int64_t stop_worker(Session& session);
+
 /// The store that flags and environment name.
 std::filesystem::path store_path(const Common& common);
 

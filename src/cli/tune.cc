@@ -1,7 +1,5 @@
 #include "tuner/tune.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -98,12 +96,6 @@ int run_tune(const TuneArguments& arguments) {
       std::fflush(stdout);
     }
   }
-  if (table && arguments.lines.size() > 1) {
-    std::printf("%zu of %zu problems have a winner, %zu from the store", winners,
-                arguments.lines.size() - empty, stored);
-    if (empty > 0) std::printf("; %zu have nothing to compute", empty);
-    std::printf("; %.1f s\n", elapsed());
-  }
   DeviceInfo device;
   if (arguments.common.json || arguments.common.csv) {
     if (const auto hello = session->worker->hello()) device = hello->device;
@@ -117,7 +109,14 @@ int run_tune(const TuneArguments& arguments) {
       codes.push_back(kFailed);
     }
   }
-  session->worker->stop();
+  const std::int64_t peak_bytes = stop_worker(*session);
+  if (table && arguments.lines.size() > 1) {
+    std::printf("%zu of %zu problems have a winner, %zu from the store", winners,
+                arguments.lines.size() - empty, stored);
+    if (empty > 0) std::printf("; %zu have nothing to compute", empty);
+    std::printf("; %.1f s, at most %.2f GiB in the worker\n", elapsed(),
+                static_cast<double>(peak_bytes) / (1 << 30));
+  }
   if (interrupted())
     std::fprintf(stderr, "lapidary: interrupted; %zu finished problems are stored\n", done.size());
   return worst(codes);
