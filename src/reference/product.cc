@@ -147,6 +147,7 @@ void ProductTile::pack(bool b, std::span<const std::int64_t> indices, std::int64
       factors[std::size_t(i)] = b ? entry_.factor_b(index, kb) : entry_.factor_a(index, kb);
       const double factor = factors[std::size_t(i)];
       if (std::isinf(factor)) lines[std::size_t(i)].wild = true;
+      if (entry_.scales != ScaleMode::block) lines[std::size_t(i)].factor = factor;
       if (factor != 0 && std::isfinite(factor))
         lines[std::size_t(i)].grain = std::min(lines[std::size_t(i)].grain, lowest_bit(factor));
     }
@@ -237,16 +238,37 @@ void ProductTile::compute(std::span<const std::int64_t> rows, std::span<const st
   }
 }
 
+/// The sum, or what is left of it when D's type held it before it was scaled by `factor`, or after.
+Bounded ProductTile::through_type(const Bounded& sum, double factor) const {
+  const auto held = [&](const Bounded& x) {
+    return apply(EpilogueOp::cast, {x, {}, {}}, false, model_.type);
+  };
+  Bounded out = hull(sum, held(sum));
+  if (factor == 1 || factor == 0) return out;
+  // Dividing by a power of two is exact; else the quotients are off by float64's rounding.
+  int exponent = 0;
+  const double slack = std::fabs(std::frexp(factor, &exponent)) == 0.5 ? 0 : 0x1p-50;
+  const double low = sum.lo / factor, high = sum.hi / factor;
+  Bounded unscaled{sum.value / factor, std::min(low, high), std::max(low, high), sum.nan};
+  unscaled.lo -= slack * std::fabs(std::isfinite(unscaled.lo) ? unscaled.lo : 0);
+  unscaled.hi += slack * std::fabs(std::isfinite(unscaled.hi) ? unscaled.hi : 0);
+  const Bounded scaled = apply(EpilogueOp::mul, {held(unscaled), point(factor), {}});
+  // Two scales are two roundings more.
+  return hull(
+      out, scaled.is_point() ? scaled : rounded(scaled.value, scaled.lo, scaled.hi, scaled.nan, 2));
+}
+
 Bounded ProductTile::at(std::int64_t row, std::int64_t col) const {
   const double value = sums_[std::size_t(row * kTile + col)];
   const double magnitudes = double(magnitudes_[std::size_t(row * kTile + col)]);
   const Line &a = rows_[std::size_t(row)], &b = cols_[std::size_t(col)];
   if (a.wild || b.wild)
     return anything();  // when the scale meets a sum and when its parts is not ours to say
-  if (!std::isfinite(value)) return point(value);
-  if (magnitudes * (1 + model_.relative) > model_.overflow) return anything();
+  if (std::isnan(value)) return point(value);
+  if (std::isfinite(value) && magnitudes * (1 + model_.relative) > model_.overflow)
+    return anything();
   Bounded out{value, value, value, NaN::never};
-  bool exact = magnitudes == 0 && (a.most == 0 || b.most == 0);
+  bool exact = std::isinf(value) || (magnitudes == 0 && (a.most == 0 || b.most == 0));
   if (integers_ && !exact && !rows_fractional_ && !cols_fractional_) {
     const int grain = a.grain + b.grain;
     exact = grain > -100 && magnitudes <= std::ldexp(model_.most_exact, std::min(grain, 100));
@@ -261,8 +283,7 @@ Bounded ProductTile::at(std::int64_t row, std::int64_t col) const {
     out.hi += error;
     if (out.hi > kMaxF32 || out.lo < -kMaxF32) return anything();
   }
-  if (!model_.rounds) return out;
-  return hull(out, apply(EpilogueOp::cast, {out, {}, {}}, false, model_.type));
+  return model_.rounds ? through_type(out, a.factor * b.factor) : out;
 }
 
 }  // namespace lapidary::reference

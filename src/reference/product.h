@@ -21,8 +21,9 @@
 // 2^-11 under f16_acc; 2^-13 for fast_fp8, whose tensor core sums keep about 14 bits. tf32 may
 // round or cut both inputs to 11 bits: 2 * 2^-10 more of the sum. Products and inputs below 2^-126
 // may be flushed: k * 2^-126 * (1 + max |a_i| + max |b_j|). A sum of magnitudes beyond the
-// accumulator's largest number may overflow on its way: then anything is right. `rounded` lets the
-// accumulator pass through D's type.
+// accumulator's largest number may overflow on its way: then anything is right.
+// `rounded` lets the accumulator pass through D's type, after or before the scales of a tensor or
+// of rows: a library's product leaves them to the epilogue that follows.
 //
 // Small integers: where every product is a multiple of g = 2^e and the sum of magnitudes is at most
 // g / u, every partial sum in every order is exact, and so is the result.
@@ -55,6 +56,7 @@ class ProductTile {
   Bounded at(std::int64_t row, std::int64_t col) const;
 
  private:
+  Bounded through_type(const Bounded& sum, double factor) const;
   void pack(bool b, std::span<const std::int64_t> indices, std::int64_t k0, std::int64_t depth);
 
   /// What is known of one row of A or B.
@@ -62,6 +64,7 @@ class ProductTile {
     float most = 0;  // largest magnitude, scaled; a NaN does not count, its sums are NaN anyway
     int grain = 1 << 20;  // its scales are multiples of 2^grain, and so are its elements where they
                           // are integers
+    double factor = 1;    // its scale, where it has one for all of k
     bool wild = false;    // an infinite scale
   };
   const Entry& entry_;

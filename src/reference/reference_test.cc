@@ -220,6 +220,30 @@ TEST(Reference, RoundedAllowsDsTypeInBetween) {
   EXPECT_TRUE(accepts(whole(loose).stored.at("d")[0], 3.015625f));
 }
 
+TEST(Reference, RoundedMayHappenBeforeTheScales) {
+  GemmProblem p{.m = 1, .n = 1, .k = 1, .a = DType::e4m3, .b = DType::e4m3, .d = DType::e4m3};
+  p.scales = ScaleMode::row;
+  Data strict(problem_of(p));
+  p.numerics.rounded = true;
+  Data loose(problem_of(p));
+  for (Data* data : {&strict, &loose}) {
+    data->set("a", 0, 0, 0, 1.125);
+    data->set("b", 0, 0, 0, 1.125);  // 1.265625; e4m3: 1.25
+    data->set("scale_a", 0, 0, 0, 3.0);
+    data->set("scale_b", 0, 0, 0, 5.0);  // 18.984 gives 18 or 20, 18.75 gives 18
+  }
+  EXPECT_TRUE(accepts(whole(strict).stored.at("d")[0], 18));
+  EXPECT_FALSE(accepts(whole(strict).stored.at("d")[0], 20));
+  EXPECT_TRUE(accepts(whole(loose).stored.at("d")[0], 18));
+  for (Data* data : {&strict, &loose})
+    data->set("scale_b", 0, 0, 0, 5.02);  // 19.06 gives 20, 18.825 gives 18
+  EXPECT_FALSE(accepts(whole(strict).stored.at("d")[0], 18));
+  EXPECT_TRUE(accepts(whole(strict).stored.at("d")[0], 20));
+  EXPECT_TRUE(accepts(whole(loose).stored.at("d")[0], 18));
+  EXPECT_TRUE(accepts(whole(loose).stored.at("d")[0], 20));
+  EXPECT_FALSE(accepts(whole(loose).stored.at("d")[0], 16));
+}
+
 TEST(Reference, SmallIntegersAreExact) {
   for (const auto& [why, shape] : kShapes) {
     SCOPED_TRACE(why);

@@ -24,9 +24,10 @@ namespace {
 
 constexpr std::int64_t kSampledLines = 64;
 
-/// Runs in a row that must grow before memory is called lost: more than glibc's caches of freed
-/// chunks hold (7).
-constexpr int kLeakRuns = 12, kLeakFirst = 4;
+/// Runs at least that the watch for leaks sees, of a quick kernel and of any; and for how long it
+/// may ask for more.
+constexpr int kQuickRuns = 12, kRuns = 4;
+constexpr double kQuickSeconds = 0.01, kLeakSeconds = 3;
 
 /// NaN, infinity or neither, of an element, hashed over the columns of a row that are not left out.
 std::uint64_t class_hash(const OperandSpec& spec, const std::byte* row,
@@ -532,16 +533,19 @@ struct Verifier::State {
     return {};
   }
 
-  /// More runs until growth has stopped once or has lasted for kLeakRuns; none when it has stopped
-  /// already.
+  /// More runs, until growth has stopped once or is certain to go on.
   Status leak() {
     if (!on(Check::leak)) return {};
-    const bool quick = run_seconds < 0.01;
-    while (leaks.runs() < (quick ? kLeakRuns : kLeakFirst) || leaks.suspicious(kLeakFirst)) {
-      if (leaks.suspicious(kLeakRuns)) {
+    const auto start = std::chrono::steady_clock::now();
+    while (leaks.runs() < (run_seconds < kQuickSeconds ? kQuickRuns : kRuns) ||
+           leaks.suspicious(kRuns)) {
+      if (leaks.certain()) {
         fail_check(Check::leak, "random numbers", leaks.text());
         return {};
       }
+      if (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() >
+          kLeakSeconds)
+        return {};
       LAPIDARY_TRY_STATUS(run("random numbers"));
       if (failed) return {};
     }

@@ -153,7 +153,9 @@ std::vector<PositionRound> position_rounds(const GemmProblem& p,
           }
         }
       } else if (mode_scale && spec.axes != Axes::none) {
-        // An infinite scale may meet a sum or its parts, so only NaN is certain.
+        // An infinite scale may meet a sum or its parts, so only NaN is certain; without k, acc is
+        // 0 and whether its scale is looked at is open.
+        if (p.k == 0) continue;
         if ((spec.name == "scale_a") != of_rows) continue;
         if (of_rows) {
           plant(i, spec.rows - 1, rows.next(), kNaN);

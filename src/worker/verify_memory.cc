@@ -21,6 +21,8 @@
 namespace lapidary::worker {
 namespace {
 
+constexpr std::int64_t kMuch = 2048;  // bytes that one run keeps
+
 std::int64_t open_files() {
   DIR* folder = ::opendir("/proc/self/fd");
   if (folder == nullptr) return 0;
@@ -46,28 +48,37 @@ Holdings Holdings::now() {
   return holdings;
 }
 
+void LeakWatch::Growth::note(std::int64_t before, std::int64_t after) {
+  last = after - before;
+  in_a_row = last > 0 ? in_a_row + 1 : 0;
+  much_in_a_row = last >= kMuch ? much_in_a_row + 1 : 0;
+}
+
 void LeakWatch::note(const Holdings& before, const Holdings& after) {
   ++runs_;
-  const auto grown = [](std::int64_t from, std::int64_t to, int& in_a_row, std::int64_t& last) {
-    last = to - from;
-    in_a_row = last > 0 ? in_a_row + 1 : 0;
-  };
-  grown(before.heap_bytes, after.heap_bytes, heap_, last_heap_);
-  grown(before.mapped_bytes, after.mapped_bytes, mapped_, last_mapped_);
-  grown(before.files, after.files, files_, last_files_);
+  heap_.note(before.heap_bytes, after.heap_bytes);
+  mapped_.note(before.mapped_bytes, after.mapped_bytes);
+  files_.note(before.files, after.files);
 }
 
 bool LeakWatch::suspicious(int runs) const {
-  return heap_ >= runs || mapped_ >= runs || files_ >= runs;
+  return heap_.in_a_row >= runs || mapped_.in_a_row >= runs || files_.in_a_row >= runs;
+}
+
+bool LeakWatch::certain() const {
+  constexpr int kRuns = 12, kManyRuns = 500;
+  return files_.in_a_row >= kRuns || mapped_.in_a_row >= kRuns || heap_.much_in_a_row >= kRuns ||
+         heap_.in_a_row >= kManyRuns;
 }
 
 std::string LeakWatch::text() const {
-  if (files_ > 0)
-    return fmt::format("each of the last {} runs kept files open: {} in the last", files_,
-                       last_files_);
-  const bool heap = heap_ >= mapped_;
-  return fmt::format("each of the last {} runs kept memory: {} bytes in the last",
-                     heap ? heap_ : mapped_, heap ? last_heap_ : last_mapped_);
+  if (files_.in_a_row > 0) {
+    return fmt::format("each of the last {} runs kept files open: {} in the last", files_.in_a_row,
+                       files_.last);
+  }
+  const Growth& memory = heap_.in_a_row >= mapped_.in_a_row ? heap_ : mapped_;
+  return fmt::format("each of the last {} runs kept memory: {} bytes in the last", memory.in_a_row,
+                     memory.last);
 }
 
 }  // namespace lapidary::worker

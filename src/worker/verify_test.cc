@@ -405,17 +405,28 @@ TEST(ZeroFactors, NameWhatIsNotRead) {
 TEST(LeakWatch, TellsGrowthFromCaches) {
   LeakWatch watch;
   Holdings small, large;
-  large.heap_bytes = 100;
-  for (int i = 0; i < 5; ++i) watch.note(small, large);
-  EXPECT_TRUE(watch.suspicious(5));
-  EXPECT_FALSE(watch.suspicious(6));
-  EXPECT_EQ(watch.text(), "each of the last 5 runs kept memory: 100 bytes in the last");
+  large.heap_bytes = 6000;
+  for (int i = 0; i < 11; ++i) watch.note(small, large);
+  EXPECT_TRUE(watch.suspicious(11));
+  EXPECT_FALSE(watch.suspicious(12));
+  EXPECT_FALSE(watch.certain());
+  watch.note(small, large);
+  EXPECT_TRUE(watch.certain());
+  EXPECT_EQ(watch.text(), "each of the last 12 runs kept memory: 6000 bytes in the last");
   watch.note(large, large);
   EXPECT_FALSE(watch.suspicious(1));
+  EXPECT_FALSE(watch.certain());
+  // Small growth may be a cache of the allocator that fills up.
+  large.heap_bytes = 16;
+  for (int i = 0; i < 499; ++i) watch.note(small, large);
+  EXPECT_FALSE(watch.certain());
+  watch.note(small, large);
+  EXPECT_TRUE(watch.certain());
   Holdings files;
   files.files = 2;
-  watch.note(small, files);
-  EXPECT_EQ(watch.text(), "each of the last 1 runs kept files open: 2 in the last");
+  for (int i = 0; i < 12; ++i) watch.note(small, files);
+  EXPECT_TRUE(watch.certain());
+  EXPECT_EQ(watch.text(), "each of the last 12 runs kept files open: 2 in the last");
 }
 
 // ---------------------------------------------------------------------------------------------------------
