@@ -32,31 +32,74 @@ Result<std::string> read_file(const std::filesystem::path& path) {
   return contents;
 }
 
+namespace {
+
+Status write_all(int fd, std::string_view contents) {
+  while (!contents.empty()) {
+    const ssize_t wrote = ::write(fd, contents.data(), contents.size());
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) return fail(ErrorCode::io, "cannot write: {}", std::strerror(errno));
+    contents.remove_prefix(static_cast<std::size_t>(wrote));
+  }
+  return {};
+}
+
+/// Into what `path` names as it is: a device, a pipe, a link to a file that is not there yet.
+/// Appends, since /dev/stdout may be a file that others write too.
+Status write_in_place(const std::filesystem::path& path, std::string_view contents) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666);
+  if (fd < 0)
+    return fail(ErrorCode::io, "{}: cannot open to write: {}", path.string(), std::strerror(errno));
+  const Status wrote = write_all(fd, contents);
+  ::close(fd);
+  if (!wrote) return fail(ErrorCode::io, "{}: {}", path.string(), wrote.error().message);
+  return {};
+}
+
+/// The regular file that is to be replaced when `path` is written, through any links; empty when
+/// `path` has to be opened as it is.
+std::filesystem::path replaceable(const std::filesystem::path& path) {
+  struct stat entry{};
+  if (::lstat(path.c_str(), &entry) != 0) return path;  // not there, or not to be reached
+  if (S_ISREG(entry.st_mode)) return path;
+  // A link below /dev or /proc leads to an open file of a process, which must stay the same file.
+  const std::string name = path.lexically_normal().string();
+  if (name.starts_with("/dev/") || name.starts_with("/proc/")) return {};
+  std::error_code failed;
+  if (!S_ISLNK(entry.st_mode) || !std::filesystem::is_regular_file(path, failed)) return {};
+  std::filesystem::path target = std::filesystem::canonical(path, failed);
+  return failed ? std::filesystem::path() : target;
+}
+
+}  // namespace
+
 Status write_file(const std::filesystem::path& path, std::string_view contents) {
-  std::string temporary = path.string() + ".XXXXXX";
+  const std::filesystem::path target = replaceable(path);
+  if (target.empty()) return write_in_place(path, contents);
+  std::string temporary = target.string() + ".XXXXXX";
   const int fd = ::mkostemp(temporary.data(), O_CLOEXEC);
   if (fd < 0)
     return fail(ErrorCode::io, "{}: cannot write beside it: {}", path.string(),
                 std::strerror(errno));
-  const auto give_up = [&](const char* what) {
-    const int why = errno;
+  const auto give_up = [&](const std::string& what) {
     ::close(fd);
     ::unlink(temporary.c_str());
-    return fail(ErrorCode::io, "{}: cannot {}: {}", path.string(), what, std::strerror(why));
+    return fail(ErrorCode::io, "{}: {}", path.string(), what);
   };
-  for (std::size_t done = 0; done < contents.size();) {
-    const ssize_t wrote = ::write(fd, contents.data() + done, contents.size() - done);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) return give_up("write");
-    done += static_cast<std::size_t>(wrote);
-  }
-  // mkostemp makes the file private; a written file has the permissions that the user's umask
-  // gives.
+  const auto cannot = [&](const char* what) {
+    return give_up(fmt::format("cannot {}: {}", what, std::strerror(errno)));
+  };
+  if (const Status wrote = write_all(fd, contents); !wrote) return give_up(wrote.error().message);
+  // mkostemp makes the file private; a written file has the permissions of the one it replaces,
+  // else those that the user's umask gives.
   const mode_t mask = ::umask(0);
   ::umask(mask);
-  if (::fchmod(fd, 0666 & ~mask) != 0) return give_up("set its permissions");
-  if (::fsync(fd) != 0) return give_up("sync");
-  if (::rename(temporary.c_str(), path.c_str()) != 0) return give_up("rename onto it");
+  struct stat old{};
+  const mode_t mode =
+      ::stat(target.c_str(), &old) == 0 ? old.st_mode & mode_t{0777} : mode_t{0666} & ~mask;
+  if (::fchmod(fd, mode) != 0) return cannot("set its permissions");
+  if (::fsync(fd) != 0) return cannot("sync");
+  if (::rename(temporary.c_str(), target.c_str()) != 0) return cannot("rename onto it");
   ::close(fd);
   return {};
 }

@@ -12,6 +12,8 @@ namespace lapidary {
 Result<std::string> read_file(const std::filesystem::path& path);
 
 /// Writes through a temporary file and a rename, so that a reader sees the old or the new contents.
+/// Links are followed and stay. What is there and is no regular file (a pipe, a device) is opened
+/// and written as it is, and so are /dev/stdout and its like.
 Status write_file(const std::filesystem::path& path, std::string_view contents);
 
 /// A fresh folder below $TMPDIR, removed with all it holds in the destructor.
