@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "backends/cpu_common.h"
 #include "numeric/numeric.h"
 #include "problem/epilogue.h"
 
@@ -192,23 +193,13 @@ float combine(Reduction reduction, float a, float b) {
                                        : min_nan(a, b);
 }
 
-/// Nodes that any assignment needs, in order.
-std::vector<int> live_nodes(const Epilogue& program) {
-  std::vector<bool> live(program.nodes.size());
-  for (const EpilogueAssignment& a : program.assignments) {
-    if (a.output) live[static_cast<std::size_t>(a.root)] = true;
-  }
-  for (std::size_t i = program.nodes.size(); i-- > 0;) {
-    if (!live[i]) continue;
-    for (const int arg : program.nodes[i].args) {
-      if (arg >= 0) live[static_cast<std::size_t>(arg)] = true;
-    }
-  }
-  std::vector<int> order;
+std::shared_ptr<const CpuEpilogue::Program> ready(Epilogue epilogue) {
+  const std::vector<bool> live = problem::live_nodes(epilogue);
+  CpuEpilogue::Program program{.epilogue = std::move(epilogue), .order = {}};
   for (std::size_t i = 0; i < live.size(); ++i) {
-    if (live[i]) order.push_back(static_cast<int>(i));
+    if (live[i]) program.order.push_back(static_cast<int>(i));
   }
-  return order;
+  return std::make_shared<const CpuEpilogue::Program>(std::move(program));
 }
 
 /// An operand's row m from column n on, widened to f32: count values, or one value spread.
@@ -234,9 +225,11 @@ void read_operand(const OperandSpec& spec, const char* base, Axes axes, std::int
 }  // namespace
 
 CpuEpilogue::CpuEpilogue(const GemmProblem& problem, std::int64_t tile_rows,
-                         std::int64_t tile_columns, bool scaled)
+                         std::int64_t tile_columns, bool rounded)
     : problem_(problem),
       specs_(operands(problem)),
+      program_(ready(problem.epilogue)),
+      rounded_(rounded),
       rows_(problem.m),
       columns_(columns(problem)),
       tile_rows_(std::max<std::int64_t>(1, tile_rows)),
@@ -249,52 +242,62 @@ CpuEpilogue::CpuEpilogue(const GemmProblem& problem, std::int64_t tile_rows,
     }
     return -1;
   };
-  for (const EpilogueInput& input : problem.epilogue.inputs)
+  for (const EpilogueInput& input : problem.epilogue.inputs) {
     input_operand_.push_back(index_of(input.name, false));
+    if (input.axes != Axes::none) continue;
+    has_scalars_ = true;
+    if (specs_[static_cast<std::size_t>(input_operand_.back())].batch_stride != 0)
+      scalars_vary_ = true;
+  }
   for (std::size_t i = 0; i < problem.epilogue.assignments.size(); ++i) {
     const EpilogueAssignment& a = problem.epilogue.assignments[i];
     const int operand = a.output ? index_of(a.name, true) : -1;
     assignment_operand_.push_back(operand);
     if (!a.output || a.reduction == Reduction::none) continue;
-    slots_.push_back({static_cast<int>(i), operand, partial_floats_});
+    slots_.push_back({static_cast<int>(i), operand, partial_bytes_ / 4});
     const bool m_left = within(Axes::m, a.axes), n_left = within(Axes::n, a.axes);
-    partial_floats_ += (m_left ? rows_ : row_tiles_) * (n_left ? columns_ : column_tiles_);
+    partial_bytes_ =
+        std::min(kManyBytes, partial_bytes_ + bounded_product({4, m_left ? rows_ : row_tiles_,
+                                                               n_left ? columns_ : column_tiles_}));
   }
-  if (!scaled && (problem.scales == ScaleMode::tensor || problem.scales == ScaleMode::row)) {
+  if (problem.scales == ScaleMode::tensor || problem.scales == ScaleMode::row) {
     scale_a_ = index_of("scale_a", false);
     scale_b_ = index_of("scale_b", false);
   }
 }
 
-std::int64_t CpuEpilogue::partial_bytes() const { return partial_floats_ * 4; }
+std::int64_t CpuEpilogue::scratch_floats() const {
+  return static_cast<std::int64_t>(problem_.epilogue.nodes.size()) * kStrip;
+}
 
 CpuEpilogue::Call CpuEpilogue::begin(std::span<void* const> operands, std::int64_t entry,
                                      void* partials) const {
-  Call call{
-      .program = problem_.epilogue, .operands = {}, .partials = static_cast<float*>(partials)};
-  for (std::size_t i = 0; i < specs_.size(); ++i) {
-    call.operands.push_back(static_cast<char*>(operands[i]) +
-                            entry * specs_[i].batch_stride * size_bytes(specs_[i].type));
-  }
-  const auto is_scalar = [](const EpilogueInput& input) { return input.axes == Axes::none; };
-  if (std::ranges::any_of(call.program.inputs, is_scalar)) {
-    call.program = problem::drop_zero_terms(problem_.epilogue, [&](int input) {
+  Call call{.program = program_,
+            .operands = operands,
+            .entry = entry,
+            .partials = static_cast<float*>(partials)};
+  if (has_scalars_) {
+    call.program = ready(problem::drop_zero_terms(problem_.epilogue, [&](int input) {
       const auto operand =
           static_cast<std::size_t>(input_operand_[static_cast<std::size_t>(input)]);
-      return static_cast<double>(numeric::load(specs_[operand].type, call.operands[operand], 0));
-    });
+      return static_cast<double>(numeric::load(specs_[operand].type, at(call, operand), 0));
+    }));
   }
   return call;
 }
 
 void CpuEpilogue::tile(const Call& call, std::int64_t tile_m, std::int64_t tile_n, const float* acc,
-                       const float* up, std::int64_t pitch) const {
-  const Epilogue& program = call.program;
-  const std::vector<int> order = live_nodes(program);
+                       const float* up, std::int64_t pitch, float* values) const {
+  const Epilogue& program = call.program->epilogue;
   const std::int64_t m0 = tile_m * tile_rows_, m1 = std::min(rows_, m0 + tile_rows_);
   const std::int64_t n0 = tile_n * tile_columns_, n1 = std::min(columns_, n0 + tile_columns_);
   const std::int64_t row_scale = problem_.scales == ScaleMode::row ? 1 : 0;
-  std::vector<float> values(program.nodes.size() * kStrip), scales_b(scale_b_ >= 0 ? kStrip : 0);
+
+  const float *sa = nullptr, *sb = nullptr;
+  if (scale_a_ >= 0) {
+    sa = reinterpret_cast<const float*>(at(call, static_cast<std::size_t>(scale_a_)));
+    sb = reinterpret_cast<const float*>(at(call, static_cast<std::size_t>(scale_b_)));
+  }
 
   for (const Slot& slot : slots_) {
     const EpilogueAssignment& a = program.assignments[static_cast<std::size_t>(slot.assignment)];
@@ -315,21 +318,18 @@ void CpuEpilogue::tile(const Call& call, std::int64_t tile_m, std::int64_t tile_
       const auto scaled = [&](const float* from, std::int64_t column, float* y) {
         if (scale_a_ < 0) {
           std::copy_n(from, count, y);
-          return;
+        } else {
+          const float row = sa[m * row_scale];
+          for (std::int64_t i = 0; i < count; ++i)
+            y[i] = from[i] * row * sb[(column + i) * row_scale];
         }
-        const auto* sa =
-            reinterpret_cast<const float*>(call.operands[static_cast<std::size_t>(scale_a_)]);
-        const auto* sb =
-            reinterpret_cast<const float*>(call.operands[static_cast<std::size_t>(scale_b_)]);
-        const float row = sa[m * row_scale];
-        for (std::int64_t i = 0; i < count; ++i)
-          y[i] = from[i] * row * sb[(column + i) * row_scale];
+        if (rounded_) cast(*problem_.d, y, count, y);
       };
-      for (const int index : order) {
+      for (const int index : call.program->order) {
         const EpilogueNode& node = program.nodes[static_cast<std::size_t>(index)];
-        float* y = values.data() + index * kStrip;
+        float* y = values + index * kStrip;
         const auto arg = [&](int i) {
-          return values.data() + std::max(0, node.args[static_cast<std::size_t>(i)]) * kStrip;
+          return values + std::max(0, node.args[static_cast<std::size_t>(i)]) * kStrip;
         };
         switch (node.op) {
           case EpilogueOp::number:
@@ -338,7 +338,7 @@ void CpuEpilogue::tile(const Call& call, std::int64_t tile_m, std::int64_t tile_
           case EpilogueOp::operand: {
             const auto operand =
                 static_cast<std::size_t>(input_operand_[static_cast<std::size_t>(node.symbol)]);
-            read_operand(specs_[operand], call.operands[operand],
+            read_operand(specs_[operand], at(call, operand),
                          program.inputs[static_cast<std::size_t>(node.symbol)].axes, m, n, count,
                          y);
             break;
@@ -359,8 +359,8 @@ void CpuEpilogue::tile(const Call& call, std::int64_t tile_m, std::int64_t tile_
         if (!a.output || a.reduction != Reduction::none) continue;
         const auto operand = static_cast<std::size_t>(assignment_operand_[i]);
         const OperandSpec& spec = specs_[operand];
-        const float* y = values.data() + a.root * kStrip;
-        char* base = call.operands[operand];
+        const float* y = values + a.root * kStrip;
+        char* base = at(call, operand);
         const std::int64_t size = size_bytes(spec.type);
         if (a.axes == Axes::mn) {
           numeric::narrow(spec.type, y, count, base + (m * spec.pitch + n) * size);
@@ -374,7 +374,7 @@ void CpuEpilogue::tile(const Call& call, std::int64_t tile_m, std::int64_t tile_
       for (const Slot& slot : slots_) {
         const EpilogueAssignment& a =
             program.assignments[static_cast<std::size_t>(slot.assignment)];
-        const float* y = values.data() + a.root * kStrip;
+        const float* y = values + a.root * kStrip;
         float* out = call.partials + slot.offset;
         if (a.axes == Axes::n) {
           float* line = out + tile_m * columns_ + n;
@@ -394,9 +394,9 @@ void CpuEpilogue::tile(const Call& call, std::int64_t tile_m, std::int64_t tile_
 void CpuEpilogue::finish(const Call& call) const {
   for (const Slot& slot : slots_) {
     const EpilogueAssignment& a =
-        call.program.assignments[static_cast<std::size_t>(slot.assignment)];
+        call.program->epilogue.assignments[static_cast<std::size_t>(slot.assignment)];
     const OperandSpec& spec = specs_[static_cast<std::size_t>(slot.operand)];
-    char* base = call.operands[static_cast<std::size_t>(slot.operand)];
+    char* base = at(call, static_cast<std::size_t>(slot.operand));
     const float* in = call.partials + slot.offset;
     const std::int64_t results = a.axes == Axes::m ? rows_ : a.axes == Axes::n ? columns_ : 1;
     const std::int64_t parts = a.axes == Axes::m   ? column_tiles_

@@ -1,96 +1,23 @@
 // oneDNN 2.x through its C API, loaded at run time. Two ways to serve a problem:
 //   fused    matmul with the epilogue as bias and post-ops, straight into D;
 //   chunk_*  matmul into f32, then our separate pass (library_gemm.h).
-#include <array>
-#include <cstring>
+#include <algorithm>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <unordered_map>
+#include <tuple>
+#include <utility>
 
 #include "backends/backend.h"
 #include "backends/cpu_common.h"
 #include "backends/library_gemm.h"
+#include "backends/onednn_api.h"
 #include "driver/library.h"
 #include "support/env.h"
 
 namespace lapidary::backends {
 namespace {
 
-// Our own declarations of what we use of oneapi/dnnl/dnnl_types.h, version 2.6; onednn_test.cc
-// holds them against the header where there is one. Descriptors are filled and read by the library
-// alone, so only their sizes matter.
-struct MemoryDesc {
-  alignas(8) std::array<char, 696> bytes;
-};
-struct MatmulDesc {
-  alignas(8) std::array<char, 2800> bytes;
-};
-struct ExecArg {
-  int arg;
-  void* memory;
-};
-struct Version {
-  int major, minor, patch;
-};
-using Handle = void*;
-using Dims = std::int64_t[12];
-constexpr int kSuccess = 0, kF16 = 1, kBf16 = 2, kF32 = 3, kCpu = 1, kFormatAny = 1,
-              kScratchpadUser = 1;
-constexpr int kSrc = 1, kDst = 17, kWeights = 33, kScratchpad = 80, kPostOp = 16384;
-constexpr int kQueryWeights = 131, kQueryScratchpad = 136;
-enum Alg : int {
-  kRelu = 31,
-  kTanh = 47,
-  kGeluErf = 48,
-  kAbs = 95,
-  kSqrt = 111,
-  kLinear = 127,
-  kSoftRelu = 159,
-  kLogistic = 175,
-  kExp = 191,
-  kGeluTanh = 207,
-  kSwish = 223,
-  kClip = 255,
-  kBinaryAdd = 131056,
-  kBinaryMul = 131057,
-  kBinaryMax = 131058,
-  kBinaryMin = 131059,
-  kBinaryDiv = 131060,
-  kBinarySub = 131061,
-};
-
-/// Every entry point that we call: name and type.
-#define LAPIDARY_ONEDNN_FUNCTIONS(X)                                                           \
-  X(engine_create, int(Handle*, int kind, std::size_t index))                                  \
-  X(stream_create, int(Handle*, Handle engine, unsigned flags))                                \
-  X(stream_wait, int(Handle))                                                                  \
-  X(stream_destroy, int(Handle))                                                               \
-  X(memory_desc_init_by_strides, int(MemoryDesc*, int, const Dims, int type, const Dims))      \
-  X(memory_desc_init_by_tag, int(MemoryDesc*, int, const Dims, int type, int tag))             \
-  X(memory_desc_get_size, std::size_t(const MemoryDesc*))                                      \
-  X(memory_desc_equal, int(const MemoryDesc*, const MemoryDesc*))                              \
-  X(matmul_desc_init, int(MatmulDesc*, const MemoryDesc* src, const MemoryDesc* weights,       \
-                          const MemoryDesc* bias, const MemoryDesc* dst))                      \
-  X(primitive_attr_create, int(Handle*))                                                       \
-  X(primitive_attr_destroy, int(Handle))                                                       \
-  X(primitive_attr_set_scratchpad_mode, int(Handle, int))                                      \
-  X(primitive_attr_set_post_ops, int(Handle, Handle))                                          \
-  X(post_ops_create, int(Handle*))                                                             \
-  X(post_ops_destroy, int(Handle))                                                             \
-  X(post_ops_append_eltwise, int(Handle, float scale, int alg, float alpha, float beta))       \
-  X(post_ops_append_binary, int(Handle, int alg, const MemoryDesc*))                           \
-  X(primitive_desc_create, int(Handle*, const void* desc, Handle attr, Handle engine, Handle)) \
-  X(primitive_desc_destroy, int(Handle))                                                       \
-  X(primitive_desc_query_md, const MemoryDesc*(Handle, int what, int index))                   \
-  X(reorder_primitive_desc_create,                                                             \
-    int(Handle*, const MemoryDesc*, Handle, const MemoryDesc*, Handle, Handle attr))           \
-  X(primitive_create, int(Handle*, Handle))                                                    \
-  X(primitive_destroy, int(Handle))                                                            \
-  X(primitive_execute, int(Handle, Handle stream, int count, const ExecArg*))                  \
-  X(memory_create, int(Handle*, const MemoryDesc*, Handle engine, void* data))                 \
-  X(memory_destroy, int(Handle))                                                               \
-  X(version, const Version*())
+using namespace onednn_api;
 
 struct OneDnn {
 #define X(name, ...) std::add_pointer_t<__VA_ARGS__> name = nullptr;
@@ -143,11 +70,16 @@ Result<int> data_type(DType type) {
 }
 
 /// A row-major matrix, or its transpose, with a pitch.
-MemoryDesc matrix(std::int64_t rows, std::int64_t columns, int type, std::int64_t row_stride,
-                  std::int64_t column_stride) {
+Result<MemoryDesc> matrix(std::int64_t rows, std::int64_t columns, int type,
+                          std::int64_t row_stride, std::int64_t column_stride) {
   MemoryDesc desc;
   const Dims dims = {rows, columns}, strides = {row_stride, column_stride};
-  library()->memory_desc_init_by_strides(&desc, 2, dims, type, strides);
+  if (const int status = library()->memory_desc_init_by_strides(&desc, 2, dims, type, strides);
+      status != kSuccess) {
+    return fail(ErrorCode::unsupported,
+                "oneDNN has no matrix of {} x {} with strides {} and {} (status {})", rows, columns,
+                row_stride, column_stride, status);
+  }
   return desc;
 }
 
@@ -183,55 +115,58 @@ struct PostOp {
 /// The program as a chain v -> f(v) from the accumulator to d, or why it is none.
 class ChainMatcher {
  public:
-  explicit ChainMatcher(const Epilogue& e) : e_(e) {}
+  explicit ChainMatcher(const Epilogue& e) : e_(e) {
+    // Arguments stand before their users, and a name may be used often: once a node, bottom up.
+    for (const EpilogueNode& n : e.nodes) {
+      const auto arg = [&](std::size_t i) { return static_cast<std::size_t>(n.args[i]); };
+      holds_acc_.push_back(n.op == EpilogueOp::acc || std::ranges::any_of(n.args, [&](int i) {
+                             return i >= 0 && holds_acc_[static_cast<std::size_t>(i)];
+                           }));
+      std::optional<double> number;  // numbers may be negated
+      if (n.op == EpilogueOp::number) number = n.number;
+      if (n.op == EpilogueOp::local) number = constant_[arg(0)];
+      if (n.op == EpilogueOp::neg && constant_[arg(0)]) number = -*constant_[arg(0)];
+      constant_.push_back(number);
+    }
+  }
 
   Result<std::vector<PostOp>> match() {
     if (e_.gated) return fail(ErrorCode::unsupported, "a gated program is no chain of post-ops");
     const auto outputs = std::ranges::count_if(e_.assignments, &EpilogueAssignment::output);
     if (outputs != 1) return fail(ErrorCode::unsupported, "{} outputs; oneDNN writes one", outputs);
-    for (const EpilogueAssignment& a : e_.assignments) {
-      if (a.output) LAPIDARY_TRY_STATUS(walk(a.root));
+    int index = std::ranges::find_if(e_.assignments, &EpilogueAssignment::output)->root;
+    std::vector<PostOp> chain;  // from d down to the accumulator
+    while (node(index).op != EpilogueOp::acc) {
+      LAPIDARY_TRY(const Step step, step_at(node(index)));
+      if (step.post_op) chain.push_back(*step.post_op);
+      index = step.next;
     }
-    if (chain_.size() > 32)
-      return fail(ErrorCode::unsupported, "{} post-ops; oneDNN takes 32", chain_.size());
-    return chain_;
+    if (chain.size() > 32)
+      return fail(ErrorCode::unsupported, "{} post-ops; oneDNN takes 32", chain.size());
+    std::ranges::reverse(chain);
+    return chain;
   }
 
  private:
+  /// What a node does to the value of `next`, the argument that holds the accumulator.
+  struct Step {
+    int next;
+    std::optional<PostOp> post_op{};
+  };
+
   const EpilogueNode& node(int i) const { return e_.nodes[static_cast<std::size_t>(i)]; }
+  bool holds_acc(int i) const { return holds_acc_[static_cast<std::size_t>(i)]; }
+  std::optional<double> constant(int i) const { return constant_[static_cast<std::size_t>(i)]; }
 
-  bool holds_acc(int i) const {
-    if (i < 0) return false;
-    const EpilogueNode& n = node(i);
-    return n.op == EpilogueOp::acc ||
-           std::ranges::any_of(n.args, [&](int arg) { return holds_acc(arg); });
+  static Step eltwise(int argument, int alg, float alpha = 0, float beta = 0) {
+    return {argument, PostOp{.alg = alg, .alpha = alpha, .beta = beta}};
   }
 
-  /// An operand or number at the other side of a binary operation; numbers may be negated.
-  std::optional<double> constant(int i) const {
-    const EpilogueNode& n = node(i);
-    if (n.op == EpilogueOp::number) return n.number;
-    if (n.op == EpilogueOp::local) return constant(n.args[0]);
-    if (n.op == EpilogueOp::neg) {
-      if (const auto inner = constant(n.args[0])) return -*inner;
-    }
-    return std::nullopt;
-  }
-
-  Status eltwise(int argument, int alg, float alpha = 0, float beta = 0) {
-    LAPIDARY_TRY_STATUS(walk(argument));
-    chain_.push_back({.alg = alg, .alpha = alpha, .beta = beta});
-    return {};
-  }
-
-  Status walk(int index) {
-    const EpilogueNode& n = node(index);
+  Result<Step> step_at(const EpilogueNode& n) const {
     using Op = EpilogueOp;
     switch (n.op) {
-      case Op::acc:
-        return {};
       case Op::local:
-        return walk(n.args[0]);
+        return Step{n.args[0]};
       case Op::neg:
         return eltwise(n.args[0], kLinear, -1, 0);
       case Op::abs:
@@ -282,7 +217,7 @@ class ChainMatcher {
     }
   }
 
-  Status binary(const EpilogueNode& n, int alg, bool commutes) {
+  Result<Step> binary(const EpilogueNode& n, int alg, bool commutes) const {
     const bool left = holds_acc(n.args[0]), right = holds_acc(n.args[1]);
     if (left && right) return fail(ErrorCode::unsupported, "the accumulator is used twice");
     if (!left && !commutes)
@@ -303,28 +238,27 @@ class ChainMatcher {
     // multiply all the same.
     if (alg == kBinaryMul && input.axes == Axes::none)
       return fail(ErrorCode::unsupported, "the scalar factor {} may be 0", input.name);
-    LAPIDARY_TRY_STATUS(walk(chain));
-    chain_.push_back({.alg = alg, .input = o.symbol});
-    return {};
+    return Step{chain, PostOp{.alg = alg, .input = o.symbol}};
   }
 
   const Epilogue& e_;
-  std::vector<PostOp> chain_;
+  std::vector<bool> holds_acc_;                  // by node
+  std::vector<std::optional<double>> constant_;  // by node
 };
 
-/// A matmul primitive and what it is run with.
+/// A matmul and what it is run with.
 struct Matmul {
-  Owned primitive;
+  Owned desc;  // of the primitive
   MemoryDesc src, weights, dst, scratchpad;
   std::vector<MemoryDesc> binary;
   std::int64_t scratchpad_bytes = 0;
 };
 
-Result<Matmul> make_matmul(const MemoryDesc& src, const MemoryDesc& weights, const MemoryDesc& dst,
-                           const std::vector<PostOp>& chain,
-                           const std::vector<MemoryDesc>& binary) {
+Result<Matmul> describe_matmul(const MemoryDesc& src, const MemoryDesc& weights,
+                               const MemoryDesc& dst, const std::vector<PostOp>& chain,
+                               const std::vector<MemoryDesc>& binary) {
   const OneDnn& d = *library();
-  Handle ops = nullptr, attr = nullptr, desc = nullptr, primitive = nullptr;
+  Handle ops = nullptr, attr = nullptr, desc = nullptr;
   d.post_ops_create(&ops);
   const Owned own_ops(ops, d.post_ops_destroy);
   std::size_t next = 0;
@@ -349,11 +283,7 @@ Result<Matmul> make_matmul(const MemoryDesc& src, const MemoryDesc& weights, con
     return fail(ErrorCode::unsupported,
                 "oneDNN has no matmul for these types and post-ops (status {})", status);
   }
-  const Owned own_desc(desc, d.primitive_desc_destroy);
-  if (const int status = d.primitive_create(&primitive, desc); status != kSuccess) {
-    return fail(ErrorCode::compile_failed, "oneDNN cannot make its matmul (status {})", status);
-  }
-  Matmul made{.primitive = Owned(primitive, d.primitive_destroy),
+  Matmul made{.desc = Owned(desc, d.primitive_desc_destroy),
               .src = src,
               .weights = *d.primitive_desc_query_md(desc, kQueryWeights, 0),
               .dst = dst,
@@ -361,6 +291,15 @@ Result<Matmul> make_matmul(const MemoryDesc& src, const MemoryDesc& weights, con
               .binary = binary};
   made.scratchpad_bytes = static_cast<std::int64_t>(d.memory_desc_get_size(&made.scratchpad));
   return made;
+}
+
+Result<Owned> make_primitive(const Matmul& matmul) {
+  Handle primitive = nullptr;
+  if (const int status = library()->primitive_create(&primitive, matmul.desc.get());
+      status != kSuccess) {
+    return fail(ErrorCode::compile_failed, "oneDNN cannot make its matmul (status {})", status);
+  }
+  return Owned(primitive, library()->primitive_destroy);
 }
 
 /// Executes with the given buffers. Memory objects are made per call, so that calls share nothing.
@@ -377,7 +316,7 @@ Status execute(Handle primitive,
     arguments.push_back({arg, memory});
   }
   Handle stream = nullptr;
-  if (d.stream_create(&stream, d.engine, 1u) != kSuccess)
+  if (d.stream_create(&stream, d.engine, unsigned{kInOrder}) != kSuccess)
     return fail(ErrorCode::launch_failed, "onednn: cannot make a stream");
   const Owned own_stream(stream, d.stream_destroy);
   const int status =
@@ -407,32 +346,41 @@ class FusedMatmul final : public Executable {
     for (const PostOp& op : chain) {
       if (op.input < 0) continue;
       const EpilogueInput& input = p.epilogue.inputs[static_cast<std::size_t>(op.input)];
+      // D is written before the post-ops of the same element have run, where the product is
+      // accumulated in it.
+      if (std::ranges::find(p.alias, input.name + "=d") != p.alias.end())
+        return fail(ErrorCode::unsupported, "{}, read by a post-op, may share memory with d",
+                    input.name);
       for (std::size_t i = 0; i < made->specs_.size(); ++i) {
         if (made->specs_[i].name != input.name || made->specs_[i].output) continue;
         const OperandSpec& spec = made->specs_[i];
         LAPIDARY_TRY(const int type, data_type(spec.type));
         if (type == kF16) return fail(ErrorCode::unsupported, "an f16 operand of a post-op");
         const bool has_m = within(Axes::m, input.axes), has_n = within(Axes::n, input.axes);
-        binary.push_back(matrix(has_m ? p.m : 1, has_n ? p.n : 1, type,
-                                has_m && has_n ? spec.pitch
-                                : has_n        ? p.n
-                                               : 1,
-                                1));
+        LAPIDARY_TRY(const MemoryDesc desc, matrix(has_m ? p.m : 1, has_n ? p.n : 1, type,
+                                                   has_m && has_n ? spec.pitch
+                                                   : has_n        ? p.n
+                                                                  : 1,
+                                                   1));
+        binary.push_back(desc);
         made->binary_operands_.push_back(i);
       }
     }
-    MemoryDesc weights = matrix(p.k, p.n, b, lb.k_stride, lb.lane_stride);
+    LAPIDARY_TRY(MemoryDesc weights, matrix(p.k, p.n, b, lb.k_stride, lb.lane_stride));
     made->plain_weights_ = weights;
     if (reordered) {
       const Dims dims = {p.k, p.n};
-      library()->memory_desc_init_by_tag(&weights, 2, dims, b, kFormatAny);
+      if (library()->memory_desc_init_by_tag(&weights, 2, dims, b, kFormatAny) != kSuccess)
+        return fail(ErrorCode::unsupported, "oneDNN has no weights of {} x {}", p.k, p.n);
     }
-    LAPIDARY_TRY(Matmul matmul,
-                 make_matmul(matrix(p.m, p.k, a, la.lane_stride, la.k_stride), weights,
-                             matrix(p.m, p.n, dst_type, p.ldd, 1), chain, binary));
+    LAPIDARY_TRY(const MemoryDesc src, matrix(p.m, p.k, a, la.lane_stride, la.k_stride));
+    LAPIDARY_TRY(const MemoryDesc dst, matrix(p.m, p.n, dst_type, p.ldd, 1));
+    LAPIDARY_TRY(Matmul matmul, describe_matmul(src, weights, dst, chain, binary));
     if (reordered && library()->memory_desc_equal(&matmul.weights, &made->plain_weights_) != 0) {
       return fail(ErrorCode::unsupported, "oneDNN prefers the weights as they are");
     }
+    LAPIDARY_TRY(Owned primitive, make_primitive(matmul));
+    made->primitive_.emplace(std::move(primitive));
     made->matmul_.emplace(std::move(matmul));
     return made;
   }
@@ -444,6 +392,15 @@ class FusedMatmul final : public Executable {
 
   Status pack(const Arguments& arguments) const override {
     if (!reordered_) return {};
+    return without_throwing([&] { return reorder_weights(arguments); });
+  }
+
+  Status run(const Arguments& arguments) const override {
+    return without_throwing([&] { return run_entries(arguments); });
+  }
+
+ private:
+  Status reorder_weights(const Arguments& arguments) const {
     const OneDnn& d = *library();
     Handle desc = nullptr, primitive = nullptr;
     if (d.reorder_primitive_desc_create(&desc, &plain_weights_, d.engine, &matmul_->weights,
@@ -463,7 +420,7 @@ class FusedMatmul final : public Executable {
     return {};
   }
 
-  Status run(const Arguments& arguments) const override {
+  Status run_entries(const Arguments& arguments) const {
     for (std::int64_t entry = 0; entry < p_.batch; ++entry) {
       void* weights = reordered_ ? static_cast<char*>(arguments.packed) +
                                        (specs_[1].batch > 1 ? entry : 0) * entry_bytes()
@@ -476,15 +433,14 @@ class FusedMatmul final : public Executable {
       };
       // Post-ops are numbered with the element-wise ones among them.
       for (std::size_t i = 0; i < binary_operands_.size(); ++i) {
-        buffers.emplace_back(kPostOp * (positions_[i] + 1) | 2, &matmul_->binary[i],
+        buffers.emplace_back(kPostOp * (positions_[i] + 1) | kPostOpOperand, &matmul_->binary[i],
                              at(arguments.operands, binary_operands_[i], entry));
       }
-      LAPIDARY_TRY_STATUS(execute(matmul_->primitive.get(), buffers));
+      LAPIDARY_TRY_STATUS(execute(primitive_->get(), buffers));
     }
     return {};
   }
 
- private:
   FusedMatmul(const GemmProblem& p, bool reordered)
       : p_(p), reordered_(reordered), specs_(operands(p)) {
     while (!specs_[d_].output || specs_[d_].name != "d") ++d_;
@@ -510,6 +466,7 @@ class FusedMatmul final : public Executable {
   std::vector<std::size_t> binary_operands_;
   std::vector<int> positions_;
   std::optional<Matmul> matmul_;
+  std::optional<Owned> primitive_;
   MemoryDesc plain_weights_;
 };
 
@@ -517,38 +474,38 @@ Config fused_config(bool reordered) {
   return {{"fused", std::int64_t{1}}, {"reorder", std::int64_t{reordered}}};
 }
 
-/// The plain product for library_gemm.h: matmul primitives by shape, made at first use. A call's
-/// scratchpad is its own.
-Multiply plain_product(DType input) {
-  struct Cache {
-    std::mutex mutex;
-    std::unordered_map<std::string, std::shared_ptr<const Matmul>> made;
-  };
-  return [input, cache = std::make_shared<Cache>()](const Product& p) -> Status {
-    std::shared_ptr<const Matmul> matmul;
-    {
-      const std::string key = fmt::format("{},{},{},{},{},{},{},{}", p.m, p.n, p.k, p.lda, p.a_km,
-                                          p.ldb, p.b_kn, p.ldc);
-      const std::lock_guard lock(cache->mutex);
-      std::shared_ptr<const Matmul>& known = cache->made[key];
-      if (known == nullptr) {
-        LAPIDARY_TRY(const int type, data_type(input));
-        LAPIDARY_TRY(Matmul made,
-                     make_matmul(matrix(p.m, p.k, type, p.a_km ? 1 : p.lda, p.a_km ? p.lda : 1),
-                                 matrix(p.k, p.n, type, p.b_kn ? p.ldb : 1, p.b_kn ? 1 : p.ldb),
-                                 matrix(p.m, p.n, kF32, p.ldc, 1), {}, {}));
-        known = std::make_shared<const Matmul>(std::move(made));
-      }
-      matmul = known;
-    }
-    std::vector<char> scratchpad(static_cast<std::size_t>(matmul->scratchpad_bytes + 64));
-    void* aligned = reinterpret_cast<void*>(
-        (reinterpret_cast<std::uintptr_t>(scratchpad.data()) + 63) / 64 * 64);
-    return execute(matmul->primitive.get(), {{kSrc, &matmul->src, const_cast<void*>(p.a)},
-                                             {kWeights, &matmul->weights, const_cast<void*>(p.b)},
-                                             {kDst, &matmul->dst, p.c},
-                                             {kScratchpad, &matmul->scratchpad, aligned}});
-  };
+/// The plain product for library_gemm.h.
+Result<Matmul> describe_product(DType input, const Product& p) {
+  LAPIDARY_TRY(const int type, data_type(input));
+  LAPIDARY_TRY(const MemoryDesc src,
+               matrix(p.m, p.k, type, p.a_km ? 1 : p.lda, p.a_km ? p.lda : 1));
+  LAPIDARY_TRY(const MemoryDesc weights,
+               matrix(p.k, p.n, type, p.b_kn ? p.ldb : 1, p.b_kn ? 1 : p.ldb));
+  LAPIDARY_TRY(const MemoryDesc dst, matrix(p.m, p.n, kF32, p.ldc, 1));
+  return describe_matmul(src, weights, dst, {}, {});
+}
+
+Products products(DType input) {
+  return {.scratchpad_bytes = [input](const Product& p) -> Result<std::int64_t> {
+            LAPIDARY_TRY(const Matmul matmul, describe_product(input, p));
+            return matmul.scratchpad_bytes;
+          },
+          .prepare = [input](const Product& p) -> Result<Multiply> {
+            struct Made {
+              Matmul matmul;
+              Owned primitive;
+            };
+            LAPIDARY_TRY(Matmul matmul, describe_product(input, p));
+            LAPIDARY_TRY(Owned primitive, make_primitive(matmul));
+            auto made = std::make_shared<const Made>(Made{std::move(matmul), std::move(primitive)});
+            return Multiply([made](const void* a, const void* b, float* c, void* scratchpad) {
+              return execute(made->primitive.get(),
+                             {{kSrc, &made->matmul.src, const_cast<void*>(a)},
+                              {kWeights, &made->matmul.weights, const_cast<void*>(b)},
+                              {kDst, &made->matmul.dst, c},
+                              {kScratchpad, &made->matmul.scratchpad, scratchpad}});
+            });
+          }};
 }
 
 class OneDnnBackend final : public Backend {
@@ -588,7 +545,8 @@ class OneDnnBackend final : public Backend {
     }
     for (const DType input : {DType::f32, DType::bf16}) {
       // A product in bf16 of what is f32 would round; a product in f32 of what is bf16 only costs.
-      for (Offer& offer : library_offers(problem, device, "onednn", input, efficiency(input) * 0.9))
+      for (Offer& offer : library_offers(problem, device, "onednn", input, efficiency(input) * 0.9,
+                                         products(input)))
         offers.push_back(std::move(offer));
     }
     return offers;
@@ -604,7 +562,7 @@ class OneDnnBackend final : public Backend {
     }
     const auto input = config.find("input");
     const bool bf16 = input != config.end() && input->second == ConfigValue(std::string("bf16"));
-    return library_gemm(problem, "onednn", config, plain_product(bf16 ? DType::bf16 : DType::f32));
+    return library_gemm(problem, "onednn", config, products(bf16 ? DType::bf16 : DType::f32));
   }
 
  private:

@@ -1,12 +1,11 @@
 // OpenBLAS: f32 products; what is no f32 goes through a timed widening pass. It has no bf16 product
 // of its own that accumulates as our numerics classes ask.
-#include <mutex>
-#include <optional>
 
 #include "backends/backend.h"
 #include "backends/library_gemm.h"
 #include "driver/library.h"
 #include "support/env.h"
+#include "support/parallel.h"
 
 namespace lapidary::backends {
 namespace {
@@ -34,6 +33,7 @@ Result<OpenBlas> load() {
     return fail(ErrorCode::unsupported, "{} lacks cblas_sgemm or openblas_get_config",
                 library.path());
   }
+  blas.set_threads(default_threads());
   blas.version = fmt::format("{} at {}", config(), library.path());
   return blas;
 }
@@ -63,22 +63,29 @@ class OpenBlasBackend final : public Backend {
       return {{.candidate = {"openblas", {}},
                .refused = fmt::format(kMissing, library().error().message)}};
     }
-    return library_offers(problem, device, "openblas", DType::f32, 0.7);
+    return library_offers(problem, device, "openblas", DType::f32, 0.7, products());
   }
 
   Result<std::unique_ptr<Executable>> compile(const GemmProblem& problem, const Config& config,
-                                              const DeviceInfo& device) const override {
+                                              const DeviceInfo&) const override {
     if (!library()) return fail(ErrorCode::unsupported, kMissing, library().error().message);
-    library()->set_threads(device.threads);
-    return library_gemm(problem, "openblas", config,
-                        [sgemm = library()->sgemm](const Product& p) -> Status {
-                          sgemm(kRowMajor, p.a_km ? kTrans : kNoTrans, p.b_kn ? kNoTrans : kTrans,
-                                static_cast<int>(p.m), static_cast<int>(p.n), static_cast<int>(p.k),
-                                1.0f, static_cast<const float*>(p.a), static_cast<int>(p.lda),
-                                static_cast<const float*>(p.b), static_cast<int>(p.ldb), 0.0f, p.c,
-                                static_cast<int>(p.ldc));
-                          return {};
-                        });
+    return library_gemm(problem, "openblas", config, products());
+  }
+
+ private:
+  static Products products() {
+    return {.scratchpad_bytes = [](const Product&) -> Result<std::int64_t> { return 0; },
+            .prepare = [](const Product& p) -> Result<Multiply> {
+              return Multiply([p, sgemm = library()->sgemm](const void* a, const void* b, float* c,
+                                                            void*) -> Status {
+                sgemm(kRowMajor, p.a_km ? kTrans : kNoTrans, p.b_kn ? kNoTrans : kTrans,
+                      static_cast<int>(p.m), static_cast<int>(p.n), static_cast<int>(p.k), 1.0f,
+                      static_cast<const float*>(a), static_cast<int>(p.lda),
+                      static_cast<const float*>(b), static_cast<int>(p.ldb), 0.0f, c,
+                      static_cast<int>(p.ldc));
+                return {};
+              });
+            }};
   }
 };
 

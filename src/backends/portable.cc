@@ -2,7 +2,6 @@
 //   tile    packs blocks of A and B as f32 and runs a register tile over them (many rows);
 //   stream  widens rows of B on the way and takes dot products (few rows, B contiguous along k).
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 
 #include "backends/backend.h"
@@ -51,23 +50,6 @@ std::string refusal(const GemmProblem& p, const PortableConfig& c) {
   return "";
 }
 
-/// A thread's own scratch, grown as needed and kept.
-float* scratch(std::int64_t floats) {
-  struct Block {
-    float* data = nullptr;
-    std::int64_t floats = 0;
-    ~Block() { std::free(data); }
-  };
-  thread_local Block block;
-  if (block.floats < floats) {
-    std::free(block.data);
-    block.floats = (floats + 1023) / 1024 * 1024;
-    block.data =
-        static_cast<float*>(std::aligned_alloc(64, static_cast<std::size_t>(block.floats) * 4));
-  }
-  return block.data;
-}
-
 /// Packs lanes [lane, lane + lanes) and k in [k0, k0 + k) as f32 in [k][width], missing lanes as 0.
 /// `row` holds width * k floats.
 void pack_panel(const Lanes& from, const void* base, std::int64_t lane, std::int64_t lanes,
@@ -96,24 +78,33 @@ class PortableGemm final : public Executable {
         config_(config),
         a_(lanes_of_a(problem)),
         b_(lanes_of_b(problem)),
-        specs_(operands(problem)),
-        epilogue_(problem, config.tile_m, config.tile_n, problem.scales == ScaleMode::block) {}
+        epilogue_(problem, config.tile_m, config.tile_n, /*rounded=*/false) {}
 
   std::int64_t workspace_bytes() const override { return epilogue_.partial_bytes(); }
 
   Status run(const Arguments& arguments) const override {
-    for (std::int64_t entry = 0; entry < p_.batch; ++entry) {
-      const CpuEpilogue::Call call =
-          epilogue_.begin(arguments.operands, entry, arguments.workspace);
+    return without_throwing([&]() -> Status {
+      // Entries whose results do not meet share one range: a batch of small products is one piece
+      // of work, not many.
+      const std::int64_t together = epilogue_.entries_apart() ? p_.batch : 1;
       const std::int64_t tiles = epilogue_.row_tiles() * epilogue_.column_tiles();
-      each_within(p_, tiles, 1, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t tile = begin; tile < end; ++tile) {
-          run_tile(call, tile % epilogue_.row_tiles(), tile / epilogue_.row_tiles());
-        }
-      });
-      epilogue_.finish(call);
-    }
-    return {};
+      for (std::int64_t entry = 0; entry < p_.batch; entry += together) {
+        const CpuEpilogue::Call first =
+            epilogue_.begin(arguments.operands, entry, arguments.workspace);
+        LAPIDARY_TRY_STATUS(each_with_scratch(
+            p_, together * tiles, grain(), layout(config_.tile_m, config_.tile_n).floats,
+            [&](std::int64_t begin, std::int64_t end, float* floats) {
+              CpuEpilogue::Call call = first;
+              for (std::int64_t i = begin; i < end; ++i) {
+                call.entry = entry + i / tiles;
+                const std::int64_t tile = i % tiles;
+                run_tile(call, tile % epilogue_.row_tiles(), tile / epilogue_.row_tiles(), floats);
+              }
+            }));
+        epilogue_.finish(first);
+      }
+      return {};
+    });
   }
 
  private:
@@ -121,53 +112,81 @@ class PortableGemm final : public Executable {
   float block_scale(const CpuEpilogue::Call& call, std::int64_t m, std::int64_t n,
                     std::int64_t kb) const {
     const std::int64_t m4 = (p_.m + 3) / 4 * 4, blocks = (p_.k + kScaleBlock - 1) / kScaleBlock;
-    const auto* sa = reinterpret_cast<const float*>(call.operands[2]);
-    const auto* sb = reinterpret_cast<const float*>(call.operands[3]);
+    const auto* sa = reinterpret_cast<const float*>(epilogue_.at(call, 2));
+    const auto* sb = reinterpret_cast<const float*>(epilogue_.at(call, 3));
     return sa[kb * m4 + m] * sb[(n / kScaleBlock) * blocks + kb];
   }
 
-  void run_tile(const CpuEpilogue::Call& call, std::int64_t tile_m, std::int64_t tile_n) const {
+  int halves() const { return p_.epilogue.gated ? 2 : 1; }
+  bool scaled() const { return p_.scales == ScaleMode::block; }
+  std::int64_t tile_k() const { return scaled() ? kScaleBlock : config_.tile_k; }
+
+  /// Where things lie in a thread's scratch, for a tile of m rows and n columns: accumulators
+  /// first, padded to whole micro tiles, gate and up one after the other.
+  struct ScratchLayout {
+    std::int64_t pitch, acc, packed_a, packed_b, row, values, floats;
+  };
+  ScratchLayout layout(std::int64_t m, std::int64_t n) const {
+    const IsaKernels& isa = isa_kernels();
+    m = std::min(m, p_.m);
+    n = std::min(n, columns(p_));
+    ScratchLayout at{};
+    at.pitch = (n + isa.columns - 1) / isa.columns * isa.columns;
+    at.acc = halves() * m * at.pitch;
+    at.packed_a = (scaled() ? 2 : 1) * at.acc;
+    const std::int64_t padded_m = (m + isa.rows - 1) / isa.rows * isa.rows;
+    const std::int64_t staged = std::max<std::int64_t>(isa.columns, isa.rows) * tile_k();
+    at.packed_b = at.packed_a + padded_m * tile_k();
+    at.row = at.packed_b + staged;
+    at.values = at.row + staged + 4 * tile_k();
+    at.floats = at.values + epilogue_.scratch_floats();
+    return at;
+  }
+
+  /// Tiles that are worth a thread of their own.
+  std::int64_t grain() const {
+    const auto m = static_cast<double>(std::min(config_.tile_m, p_.m)),
+               n = static_cast<double>(std::min(config_.tile_n, columns(p_)) * halves()),
+               k = static_cast<double>(p_.k);
+    return worthwhile_grain(2 * m * n * k, (m * static_cast<double>(size_bytes(p_.a)) +
+                                            n * static_cast<double>(size_bytes(p_.b))) *
+                                               k);
+  }
+
+  void run_tile(const CpuEpilogue::Call& call, std::int64_t tile_m, std::int64_t tile_n,
+                float* floats) const {
     const IsaKernels& isa = isa_kernels();
     const std::int64_t columns_of_d = columns(p_);
     const std::int64_t m0 = tile_m * config_.tile_m, m = std::min(config_.tile_m, p_.m - m0);
     const std::int64_t n0 = tile_n * config_.tile_n,
                        n = std::min(config_.tile_n, columns_of_d - n0);
-    const int halves = p_.epilogue.gated ? 2 : 1;
-    const bool scaled = p_.scales == ScaleMode::block;
-    const std::int64_t tile_k = scaled ? kScaleBlock : config_.tile_k;
-
-    // Accumulators padded to whole micro tiles, gate and up one after the other.
-    const std::int64_t pitch = (n + isa.columns - 1) / isa.columns * isa.columns;
-    const std::int64_t acc_floats = halves * m * pitch;
-    const std::int64_t padded_m = (m + isa.rows - 1) / isa.rows * isa.rows;
-    const std::int64_t staged = std::max<std::int64_t>(isa.columns, isa.rows) * tile_k;
-    float* acc = scratch(2 * acc_floats + padded_m * tile_k + 2 * staged + 4 * tile_k);
-    float* partial = scaled ? acc + acc_floats : acc;
-    float* packed_a = acc + 2 * acc_floats;
-    float* packed_b = packed_a + padded_m * tile_k;
-    float* row = packed_b + staged;
-    std::fill_n(acc, acc_floats, 0.0f);
+    const ScratchLayout layout = this->layout(m, n);
+    const std::int64_t pitch = layout.pitch, tile_k = this->tile_k();
+    float *acc = floats, *partial = scaled() ? acc + layout.acc : acc,
+          *packed_a = floats + layout.packed_a, *packed_b = floats + layout.packed_b,
+          *row = floats + layout.row;
+    const char *a = epilogue_.at(call, 0), *b = epilogue_.at(call, 1);
+    std::fill_n(acc, layout.acc, 0.0f);
 
     for (std::int64_t k0 = 0; k0 < p_.k; k0 += tile_k) {
       const std::int64_t k = std::min(tile_k, p_.k - k0);
-      const bool add = k0 > 0 && !scaled;
+      const bool add = k0 > 0 && !scaled();
       if (config_.stream) {
-        for (std::int64_t i = 0; i < m; ++i)
-          load_row(a_, call.operands[0], m0 + i, k0, k, packed_a + i * tile_k);
+        for (std::int64_t i = 0; i < m; ++i) load_row(a_, a, m0 + i, k0, k, packed_a + i * tile_k);
       } else {
         for (std::int64_t i = 0; i < m; i += isa.rows) {
-          pack_panel(a_, call.operands[0], m0 + i, std::min<std::int64_t>(isa.rows, m - i),
-                     isa.rows, k0, k, row, packed_a + i * k);
+          pack_panel(a_, a, m0 + i, std::min<std::int64_t>(isa.rows, m - i), isa.rows, k0, k, row,
+                     packed_a + i * k);
         }
       }
-      for (int half = 0; half < halves; ++half) {
+      for (int half = 0; half < halves(); ++half) {
         const std::int64_t lane0 = half * columns_of_d + n0;
         float* c = partial + half * m * pitch;
         if (config_.stream) {
           for (std::int64_t j = 0; j < n; j += 4) {
             const int columns_now = static_cast<int>(std::min<std::int64_t>(4, n - j));
             for (int l = 0; l < columns_now; ++l)
-              widen(b_.type, b_.at(call.operands[1], lane0 + j + l, k0), k, row + l * tile_k);
+              widen(b_.type, b_.at(b, lane0 + j + l, k0), k, row + l * tile_k);
             for (std::int64_t i = 0; i < m; i += 4) {
               isa.dot(static_cast<int>(std::min<std::int64_t>(4, m - i)), columns_now, k,
                       packed_a + i * tile_k, tile_k, row, tile_k, c + i * pitch + j, pitch, add);
@@ -175,15 +194,15 @@ class PortableGemm final : public Executable {
           }
         } else {
           for (std::int64_t j = 0; j < n; j += isa.columns) {
-            pack_panel(b_, call.operands[1], lane0 + j, std::min<std::int64_t>(isa.columns, n - j),
-                       isa.columns, k0, k, row, packed_b);
+            pack_panel(b_, b, lane0 + j, std::min<std::int64_t>(isa.columns, n - j), isa.columns,
+                       k0, k, row, packed_b);
             for (std::int64_t i = 0; i < m; i += isa.rows) {
               isa.micro(static_cast<int>(std::min<std::int64_t>(isa.rows, m - i)), k,
                         packed_a + i * k, packed_b, c + i * pitch + j, pitch, add);
             }
           }
         }
-        if (!scaled) continue;
+        if (!scaled()) continue;
         for (std::int64_t i = 0; i < m; ++i) {
           for (std::int64_t j = 0; j < n; ++j) {
             acc[(half * m + i) * pitch + j] +=
@@ -192,7 +211,8 @@ class PortableGemm final : public Executable {
         }
       }
     }
-    epilogue_.tile(call, tile_m, tile_n, acc, acc + (halves - 1) * m * pitch, pitch);
+    epilogue_.tile(call, tile_m, tile_n, acc, acc + (halves() - 1) * m * pitch, pitch,
+                   floats + layout.values);
   }
 
   /// k elements of one lane, whatever its stride, as f32.
@@ -206,7 +226,6 @@ class PortableGemm final : public Executable {
   GemmProblem p_;
   PortableConfig config_;
   Lanes a_, b_;
-  std::vector<OperandSpec> specs_;
   CpuEpilogue epilogue_;
 };
 
@@ -227,6 +246,7 @@ class Portable final : public Backend {
       if (offer.refused.empty()) {
         const PortableGemm gemm(problem, config);
         offer.workspace_bytes = gemm.workspace_bytes();
+        offer.refused = size_refusal(offer.workspace_bytes);
         // A register tile reaches over half of the peak; rows that do not fill it are lost.
         const double rows = static_cast<double>(std::min<std::int64_t>(problem.m, config.tile_m));
         const double efficiency = config.stream ? 0.35 : 0.6 * rows / (rows + 10.0);
@@ -244,7 +264,10 @@ class Portable final : public Backend {
     if (const std::string why = refusal(problem, parsed); !why.empty()) {
       return fail(ErrorCode::unsupported, "portable: {}", why);
     }
-    return std::unique_ptr<Executable>(std::make_unique<PortableGemm>(problem, parsed));
+    auto made = std::make_unique<PortableGemm>(problem, parsed);
+    if (const std::string why = size_refusal(made->workspace_bytes()); !why.empty())
+      return fail(ErrorCode::resource_limit, "portable: {}", why);
+    return std::unique_ptr<Executable>(std::move(made));
   }
 };
 

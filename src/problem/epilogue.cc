@@ -193,8 +193,12 @@ bool has_zero_factor(const Epilogue& epilogue, std::size_t node,
 
 }  // namespace
 
+std::vector<bool> live_nodes(const Epilogue& epilogue) {
+  return live_nodes(epilogue, [](std::size_t) { return false; });
+}
+
 std::vector<bool> reads(const Epilogue& epilogue) {
-  const std::vector<bool> live = live_nodes(epilogue, [](std::size_t) { return false; });
+  const std::vector<bool> live = live_nodes(epilogue);
   std::vector<bool> read(epilogue.inputs.size());
   for (std::size_t i = 0; i < live.size(); ++i) {
     if (live[i] && epilogue.nodes[i].op == EpilogueOp::operand)

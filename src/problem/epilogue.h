@@ -18,6 +18,9 @@ std::string_view text(EpilogueOp op);
 /// their places: use `reads` to see which are still read.
 Epilogue drop_zero_terms(const Epilogue& epilogue, const std::function<double(int input)>& scalar);
 
+/// Per node: does an output depend on it?
+std::vector<bool> live_nodes(const Epilogue& epilogue);
+
 /// Per input: is it read by any assignment?
 std::vector<bool> reads(const Epilogue& epilogue);
 
