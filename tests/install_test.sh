@@ -9,7 +9,7 @@ trap 'rm -rf "$work"' EXIT
 cmake --build "$build" --target lapidary_library lapidary lapidary-worker >/dev/null
 cmake --install "$build" --prefix "$work/first" >/dev/null
 mv "$work/first" "$work/moved"
-export LAPIDARY_STORE="$work/store.db" PATH="$work/moved/bin:$PATH"
+export LAPIDARY_STORE="$work/store.db" LAPIDARY_LOCKS="$work"
 
 cmake -S "$source/examples" -B "$work/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/moved" -DCMAKE_BUILD_TYPE=Release >/dev/null
 cmake --build "$work/build" >/dev/null
@@ -20,8 +20,7 @@ grep -q 'tuned now' "$work/out"
 sed -i "s|^prefix=.*|prefix=$work/moved|" "$work"/moved/lib/*/pkgconfig/lapidary.pc "$work"/moved/lib/pkgconfig/lapidary.pc 2>/dev/null || true
 pc=$(find "$work/moved" -name lapidary.pc -printf '%h')
 flags=$(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs lapidary)
-# shellcheck disable=SC2086
-g++ -std=c++20 -O1 "$source/examples/gemm.cc" -o "$work/by-pkg-config" $flags
+eval "g++ -std=c++20 -O1 '$source/examples/gemm.cc' -o '$work/by-pkg-config' $flags"
 "$work/by-pkg-config" | grep -q 'from the store'
 
 # The installed program finds the installed suites and its worker.

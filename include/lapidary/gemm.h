@@ -12,6 +12,12 @@
 #include "lapidary/problem.h"
 #include "lapidary/result.h"
 
+/// Where the installation that we are built against has lapidary-worker; its CMake package and
+/// pkg-config file say.
+#ifndef LAPIDARY_INSTALLED_WORKER
+#define LAPIDARY_INSTALLED_WORKER ""
+#endif
+
 // The library: describe a product, get a plan for it, run the plan. docs/library.md walks through
 // an example.
 namespace lapidary {
@@ -22,6 +28,7 @@ struct SessionOptions {
       {};  ///< file of tuned winners; empty: $LAPIDARY_STORE, else the user's cache folder
   std::string worker =
       {};  ///< path of lapidary-worker; empty: $LAPIDARY_WORKER, beside the program, PATH
+  std::string installed_worker = LAPIDARY_INSTALLED_WORKER;  ///< tried last
   /// Gets one line when something is not as it should be but work goes on (a store that cannot be
   /// written).
   std::function<void(std::string_view line)> on_warning = {};
@@ -52,7 +59,7 @@ class Plan {
  public:
   const GemmProblem& problem() const;
   const Candidate& candidate() const;
-  /// True when the candidate won a tune and was proved; false for the ranked default.
+  /// True when the candidate won a tune of exactly this problem and was proved in it.
   bool tuned() const;
   /// What a run reads and writes, with shapes and pitches.
   const std::vector<OperandSpec>& operands() const;

@@ -27,13 +27,18 @@ struct PlanRange::Impl {
   DeviceInfo device;
   GemmProblem problem;  // with any m
   std::vector<std::int64_t> anchors;
-  std::vector<std::pair<Candidate, bool>> choices;  // of each anchor, and whether it was tuned
+  std::vector<Candidate> choices;  // of each anchor
   std::mutex mutex;
   std::map<std::int64_t, Plan> made;
 };
 
 struct Session::Impl {
+  ~Impl() {
+    if (listening) set_log_sink(std::move(sink_before));
+  }
   SessionOptions options;
+  bool listening = false;  // our sink is in place of the process's
+  LogSink sink_before;
   DeviceInfo device;
   std::unique_ptr<store::Store> store;
   std::unique_ptr<worker::Client> worker;
@@ -54,17 +59,13 @@ Result<std::unique_ptr<backends::Executable>> compile(const GemmProblem& problem
 }
 
 /// Legal candidates, best ranked first: what a tune would start from, without measuring.
-Result<std::vector<Candidate>> ranked(const GemmProblem& problem, const DeviceInfo& device,
-                                      store::Store& store) {
+Result<std::vector<Candidate>> ranked(
+    const GemmProblem& problem, const DeviceInfo& device,
+    const std::function<std::string(const Candidate&)>& quarantined) {
   std::vector<Offer> offers;
   for (const backends::Backend* backend : backends::all())
     std::ranges::move(backend->candidates(problem, device), std::back_inserter(offers));
-  tuner::refuse(
-      offers, problem, {.limit_us = INFINITY}, [&](const Candidate& candidate) -> std::string {
-        const auto entry =
-            store.find(store::Kind::quarantine, store::quarantine_key(device, problem, candidate));
-        return entry && entry->has_value() ? (*entry)->value : "";
-      });
+  tuner::refuse(offers, problem, {.limit_us = INFINITY}, quarantined);
   std::vector<Candidate> found;
   for (const Offer& offer : tuner::rank(offers, {.keep = 1000, .explore = 0}).chosen)
     found.push_back(offer.candidate);
@@ -113,7 +114,25 @@ std::int64_t Plan::workspace_bytes() const { return impl_->executable->workspace
 std::int64_t Plan::packed_bytes() const { return impl_->executable->packed_bytes(); }
 
 Status Plan::pack(const RunArguments& arguments) const {
-  LAPIDARY_TRY_STATUS(check(impl_->problem, impl_->operands, *impl_->executable, arguments));
+  if (packed_bytes() == 0) return {};
+  if (arguments.operands.size() != impl_->operands.size()) {
+    return fail(ErrorCode::invalid_argument, "pack: {} operands given; {} takes {}",
+                arguments.operands.size(), summary(impl_->problem), impl_->operands.size());
+  }
+  // Weights are packed when a model is loaded, before there are activations: only they must be
+  // there.
+  for (std::size_t i = 0; i < impl_->operands.size(); ++i) {
+    const bool constant = std::ranges::find(impl_->problem.constant, impl_->operands[i].name) !=
+                          impl_->problem.constant.end();
+    if (constant && !impl_->operands[i].output && arguments.operands[i] == nullptr) {
+      return fail(ErrorCode::invalid_argument, "pack: the address of constant operand '{}' is null",
+                  impl_->operands[i].name);
+    }
+  }
+  if (arguments.packed == nullptr) {
+    return fail(ErrorCode::invalid_argument,
+                "pack: no memory for the packed operands; {} bytes are needed", packed_bytes());
+  }
   return impl_->executable->pack(lowered(arguments));
 }
 
@@ -139,9 +158,11 @@ Result<Session> Session::open(const SessionOptions& options) {
   impl->options = options;
   impl->device = worker::cpu_device();
   if (options.on_warning) {
-    set_log_sink([warn = options.on_warning](LogLevel level, std::string_view line) {
-      if (level >= LogLevel::warning) warn(line);
-    });
+    impl->listening = true;
+    impl->sink_before =
+        set_log_sink([warn = options.on_warning](LogLevel level, std::string_view line) {
+          if (level >= LogLevel::warning) warn(line);
+        });
   }
   LAPIDARY_TRY(impl->store,
                store::open_sqlite(options.store.empty() ? store::default_path()
@@ -164,7 +185,12 @@ Result<Plan> Session::plan(const GemmProblem& problem) {
     }
   }
   LAPIDARY_TRY(const std::vector<Candidate> candidates,
-               ranked(whole, impl_->device, *impl_->store));
+               ranked(whole, impl_->device, [&](const Candidate& candidate) {
+                 const auto entry =
+                     impl_->store->find(store::Kind::quarantine,
+                                        store::quarantine_key(impl_->device, whole, candidate));
+                 return entry && entry->has_value() ? (*entry)->value : std::string();
+               }));
   Error last;
   for (const Candidate& candidate : candidates) {
     auto executable = compile(whole, candidate, impl_->device);
@@ -185,7 +211,8 @@ Result<TuneResult> Session::tune(const GemmProblem& problem, const TuneSettings&
   self.on_progress = settings.on_progress;
   self.cancelled = settings.cancelled;
   if (!self.worker) {
-    LAPIDARY_TRY(const std::filesystem::path program, worker::find_worker(self.options.worker));
+    LAPIDARY_TRY(const std::filesystem::path program,
+                 worker::find_worker(self.options.worker, self.options.installed_worker));
     self.worker = std::make_unique<worker::Client>(worker::ClientOptions{
         .program = program,
         .extra_env = {},
@@ -196,8 +223,11 @@ Result<TuneResult> Session::tune(const GemmProblem& problem, const TuneSettings&
         .cancelled = [&self] { return self.cancelled && self.cancelled(); },
     });
   }
-  return tuner::tune(whole, {*self.worker, *self.store},
-                     {.budget_s = settings.budget_s, .retune = settings.retune});
+  Result<TuneResult> result = tuner::tune(
+      whole, {*self.worker, *self.store, self.device},
+      {.budget_s = settings.budget_s, .retune = settings.retune, .cancelled = settings.cancelled});
+  self.worker->stop();  // it holds the device and its buffers, which others may want
+  return result;
 }
 
 Result<PlanRange> Session::plan_range(const GemmProblem& problem,
@@ -215,7 +245,7 @@ Result<PlanRange> Session::plan_range(const GemmProblem& problem,
     GemmProblem at = problem;
     at.m = m;
     LAPIDARY_TRY(const Plan plan_at, plan(at));
-    impl->choices.emplace_back(plan_at.candidate(), plan_at.tuned());
+    impl->choices.push_back(plan_at.candidate());
     impl->made.emplace(m, plan_at);
   }
   return PlanRange(std::move(impl));
@@ -235,20 +265,32 @@ Result<Plan> PlanRange::at(std::int64_t m) const {
   const auto index =
       static_cast<std::size_t>(above == impl_->anchors.end() ? above - impl_->anchors.begin() - 1
                                                              : above - impl_->anchors.begin());
-  // A choice that does not suit this m (a kernel for few rows, beyond the last anchor) gives way to
-  // its neighbours.
+  // The choice of the anchor above, then those of the others, then what ranks first at this m: a
+  // kernel may be for few rows only, or want more workspace than the problem allows.
+  std::vector<Candidate> candidates;
+  for (std::size_t step = 0; step < impl_->choices.size(); ++step)
+    candidates.push_back(impl_->choices[(index + step) % impl_->choices.size()]);
+  LAPIDARY_TRY(const std::vector<Candidate> fallback,
+               ranked(made->problem, impl_->device, [](const Candidate&) { return ""; }));
+  candidates.insert(candidates.end(), fallback.begin(), fallback.end());
   Error last;
-  for (std::size_t step = 0; step < impl_->choices.size(); ++step) {
-    const auto& [candidate, tuned] = impl_->choices[(index + step) % impl_->choices.size()];
+  for (const Candidate& candidate : candidates) {
     auto executable = compile(made->problem, candidate, impl_->device);
     if (!executable) {
       last = executable.error();
       continue;
     }
+    if ((*executable)->workspace_bytes() > made->problem.workspace) continue;
     made->candidate = candidate;
-    made->tuned = tuned;
     made->executable = *std::move(executable);
     Plan plan{std::shared_ptr<const Plan::Impl>(std::move(made))};
+    // Anchors stay; of the rest so many that a server with any M does not grow without end.
+    constexpr std::size_t kMaxPlans = 1024;
+    if (impl_->made.size() >= impl_->anchors.size() + kMaxPlans) {
+      std::erase_if(impl_->made, [&](const auto& entry) {
+        return !std::ranges::binary_search(impl_->anchors, entry.first);
+      });
+    }
     impl_->made.emplace(m, plan);
     return plan;
   }

@@ -14,12 +14,6 @@ struct Runner {
   std::vector<double> times_us;
 };
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : 0.5 * (values[half - 1] + values[half]);
-}
-
 void summarise(const Runner& runner, Measurement& row) {
   if (runner.times_us.empty()) return;
   const double middle = median(runner.times_us);
@@ -27,10 +21,6 @@ void summarise(const Runner& runner, Measurement& row) {
   for (const double t : runner.times_us) deviations.push_back(std::abs(t - middle));
   row.time_us = middle;
   row.spread = middle > 0 ? median(deviations) / middle : 0;
-}
-
-bool ends_the_tune(const Error& error) {
-  return error.code == ErrorCode::cancelled || error.code == ErrorCode::internal;
 }
 
 void fail_row(Measurement& row, const Error& error) {
@@ -47,6 +37,11 @@ constexpr double kLongRunUs = 20e3;  // page faults and waking threads are noise
 double allowance(int rounds_done) { return rounds_done <= 1 ? 1.6 : rounds_done <= 3 ? 1.25 : 1.1; }
 
 }  // namespace
+
+bool ends_the_tune(const Error& error) {
+  return error.code == ErrorCode::cancelled || error.code == ErrorCode::internal ||
+         error.code == ErrorCode::device_fault;
+}
 
 Result<std::vector<Measurement>> measure(const std::vector<Offer>& chosen, const Probe& probe,
                                          const Budget& budget, const TuneOptions& options) {
@@ -88,15 +83,13 @@ Result<std::vector<Measurement>> measure(const std::vector<Offer>& chosen, const
     const double hopeless = prepared->time_us > kLongRunUs ? 2.5 : 10;
     if (rows.size() > 1 && prepared->time_us > hopeless * best_first) {
       row.status = CandidateStatus::slow;
-      row.time_us = prepared->time_us;
-      row.reason = fmt::format("dropped after its first run, {:.1f}x the fastest",
-                               prepared->time_us / best_first);
+      row.reason = fmt::format("dropped after its first run of {:.1f} us, {:.1f}x the fastest",
+                               prepared->time_us, prepared->time_us / best_first);
+      probe.release(offer.candidate);
       continue;
     }
     best_first = std::min(best_first, prepared->time_us);
-    const double repeats =
-        std::clamp(options.replay_us / std::max(prepared->time_us, 0.1), 1.0, 2000.0);
-    race.push_back({rows.size() - 1, static_cast<std::int64_t>(repeats), {}});
+    race.push_back({rows.size() - 1, repeats_of(prepared->time_us, options), {}});
   }
 
   for (int round = 0; round < options.rounds && budget.left(); ++round) {
@@ -105,6 +98,8 @@ Result<std::vector<Measurement>> measure(const std::vector<Offer>& chosen, const
     }
     for (std::size_t i = 0; i < race.size(); ++i) {
       Runner& runner = race[round % 2 == 0 ? i : race.size() - 1 - i];
+      if (options.cancelled && options.cancelled())
+        return Error{ErrorCode::cancelled, "interrupted"};
       const Result<double> time = probe.replay(rows[runner.row].candidate, runner.repeats);
       if (!time) {
         if (ends_the_tune(time.error())) return time.error();
@@ -126,6 +121,7 @@ Result<std::vector<Measurement>> measure(const std::vector<Offer>& chosen, const
       row.status = CandidateStatus::slow;
       row.reason = fmt::format("dropped after {} of {} rounds, {:.2f}x the fastest", round + 1,
                                options.rounds, *row.time_us / best);
+      probe.release(row.candidate);
       return true;
     });
   }

@@ -79,7 +79,7 @@ TEST(Measure, SlowOnesDropOutEarlyButNeverTheDefault) {
 TEST(Measure, AFailureIsARowAndTheRestGoesOn) {
   FakeDevice device{.us = {{"a", 10}, {"b", 10}, {"c", 10}}};
   device.prepare_fails["b"] = {ErrorCode::compile_failed, "no such kernel"};
-  device.replay_fails["c"] = {ErrorCode::device_fault, "killed by SIGSEGV"};
+  device.replay_fails["c"] = {ErrorCode::launch_failed, "killed by SIGSEGV"};
   const auto rows = measure(offers({"a", "b", "c"}), device.probe(), device.budget(), {});
   ASSERT_TRUE(rows);
   EXPECT_EQ(row(*rows, "a").status, CandidateStatus::ok);
@@ -89,6 +89,9 @@ TEST(Measure, AFailureIsARowAndTheRestGoesOn) {
   device.replay_fails["c"] = {ErrorCode::wrong_result, "differs between runs"};
   EXPECT_EQ(row(*measure(offers({"a", "c"}), device.probe(), device.budget(), {}), "c").status,
             CandidateStatus::wrong);
+  device.replay_fails["c"] = {ErrorCode::device_fault, "no worker can be started"};
+  EXPECT_EQ(measure(offers({"a", "c"}), device.probe(), device.budget(), {}).error().code,
+            ErrorCode::device_fault);
   device.replay_fails["c"] = {ErrorCode::cancelled, "interrupted"};
   EXPECT_EQ(measure(offers({"a", "c"}), device.probe(), device.budget(), {}).error().code,
             ErrorCode::cancelled);
@@ -120,6 +123,18 @@ TEST(Race, RightOnesThatDroppedOutBehindAWrongOneRaceAgain) {
   const auto winner = select(*rows);
   ASSERT_TRUE(winner);
   EXPECT_EQ((*rows)[*winner].candidate.backend, "best");
+}
+
+TEST(Confirm, ALeadThatDoesNotComeAgainIsNoLead) {
+  FakeDevice device{.us = {{"default", 10}, {"a", 9.5}}};
+  auto rows = race(offers({"default", "a"}), device.probe(), device.budget(), {});
+  ASSERT_TRUE(rows);
+  ASSERT_EQ(*select(*rows), 1u);
+  EXPECT_EQ(*confirm(*rows, 1, device.probe(), device.budget(), {}), 1u);
+  device.us["a"] = 10.2;  // what the race saw was chance
+  EXPECT_EQ(*confirm(*rows, 1, device.probe(), device.budget(), {}), 0u);
+  (*rows)[1].time_us = 5;  // a lead beyond doubt is not asked again
+  EXPECT_EQ(*confirm(*rows, 1, device.probe(), device.budget(), {}), 1u);
 }
 
 Measurement proved(const std::string& name, double us, double spread = 0,

@@ -27,6 +27,7 @@ WorkerProbe::WorkerProbe(worker::Client& client, const GemmProblem& problem,
 
 /// The request, after whatever a fresh worker needs before it can be answered.
 Result<Reply> WorkerProbe::attempt(const Request& request, std::chrono::milliseconds silence) {
+  at_candidate_ = false;
   if (!client_.lives()) open_ = false;
   if (!open_) {
     prepared_.clear();
@@ -39,6 +40,7 @@ Result<Reply> WorkerProbe::attempt(const Request& request, std::chrono::millisec
     (void)opened;
     open_ = true;
   }
+  at_candidate_ = true;
   if (request.ask == Ask::replay && !prepared_.contains(request.candidate)) {
     Request prepare = request;
     prepare.ask = Ask::prepare;
@@ -55,13 +57,17 @@ Result<Reply> WorkerProbe::ask(Request request) {
   request.seed = options_.seed;
   Result<Reply> first = attempt(request, kSilence);
   if (first || client_.lives() || first.error().code == ErrorCode::cancelled) return first;
-  log(LogLevel::info, "{}: {}; trying it once more alone", text(request.candidate),
-      first.error().message);
-  Result<Reply> second =
-      attempt(request, first.error().code == ErrorCode::timeout ? kSecondSilence : kSilence);
+  const bool suspect = at_candidate_;
+  if (suspect)
+    log(LogLevel::info, "{}: {}; trying it once more alone", text(request.candidate),
+        first.error().message);
+  const bool hung = suspect && first.error().code == ErrorCode::timeout;
+  Result<Reply> second = attempt(request, hung ? kSecondSilence : kSilence);
   if (second || client_.lives() || second.error().code == ErrorCode::cancelled) return second;
+  // A worker that cannot even be started or filled twice is no candidate's fault.
+  if (!suspect || !at_candidate_) return Error{ErrorCode::device_fault, second.error().message};
   quarantine_(request.candidate, first.error().message);
-  return first;
+  return Error{ErrorCode::launch_failed, first.error().message};
 }
 
 Probe WorkerProbe::probe() {

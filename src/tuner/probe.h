@@ -24,6 +24,7 @@ class WorkerProbe {
   std::int64_t rotate_bytes_;
   std::function<void(const Candidate&, const std::string&)> quarantine_;
   bool open_ = false;
+  bool at_candidate_ = false;  // the last attempt got as far as the candidate itself
   std::set<Candidate> prepared_;
 };
 

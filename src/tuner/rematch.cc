@@ -12,27 +12,6 @@ namespace {
 constexpr int kMaxRivals = 8;
 constexpr double kSlower = 1.05;  // behind by more than this is measured again before it counts
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : 0.5 * (values[half - 1] + values[half]);
-}
-
-/// Medians of both in microseconds, after `replays` of each.
-Result<std::pair<double, double>> duel(const Probe& probe, const Candidate& a,
-                                       std::int64_t a_repeats, const Candidate& b,
-                                       std::int64_t b_repeats, int replays) {
-  std::vector<double> a_us, b_us;
-  for (int i = 0; i < replays; ++i) {
-    for (int turn = 0; turn < 2; ++turn) {
-      const bool is_a = (turn == 0) == (i % 2 == 0);
-      LAPIDARY_TRY(const double us, is_a ? probe.replay(a, a_repeats) : probe.replay(b, b_repeats));
-      (is_a ? a_us : b_us).push_back(us);
-    }
-  }
-  return std::pair(median(a_us), median(b_us));
-}
-
 }  // namespace
 
 std::int64_t rotation_bytes(const DeviceInfo& device) {
@@ -63,20 +42,15 @@ Result<Rematch> rematch(const GemmProblem& problem, const Candidate& ours,
                         const TuneOptions& options) {
   if (rivals.size() == 1 && rivals.front() == ours)
     return Rematch{.ours = ours, .theirs = ours, .ratio = 1, .same = true};
-  LAPIDARY_TRY(const worker::Reply hello, tools.worker.hello());
   WorkerProbe worker(tools.worker, problem, options,
-                     options.rotate_bytes > 0 ? options.rotate_bytes : rotation_bytes(hello.device),
+                     options.rotate_bytes > 0 ? options.rotate_bytes : rotation_bytes(tools.device),
                      [](const Candidate&, const std::string&) {});
   const Probe probe = worker.probe();
-  const auto repeats = [&](double us) {
-    return static_cast<std::int64_t>(
-        std::clamp(options.replay_us / std::max(us, 0.1), 1.0, 2000.0));
-  };
   const auto admit = [&](const Candidate& candidate) -> Result<double> {
     LAPIDARY_TRY(const std::optional<std::string> fault, probe.verify(candidate));
     if (fault) return fail(ErrorCode::wrong_result, "{}: {}", text(candidate), *fault);
     LAPIDARY_TRY(const Probe::Prepared ready, probe.prepare(candidate));
-    return probe.replay(candidate, repeats(ready.time_us));
+    return probe.replay(candidate, repeats_of(ready.time_us, options));
   };
 
   LAPIDARY_TRY(const double ours_us, admit(ours));
@@ -86,7 +60,7 @@ Result<Rematch> rematch(const GemmProblem& problem, const Candidate& ours,
   for (const Candidate& candidate : rivals) {
     const Result<double> us = admit(candidate);
     if (!us) {
-      if (us.error().code == ErrorCode::cancelled) return us.error();
+      if (ends_the_tune(us.error())) return us.error();
       why = us.error().message;
       continue;
     }
@@ -106,11 +80,12 @@ Result<Rematch> rematch(const GemmProblem& problem, const Candidate& ours,
   }
   for (const int times : {1, 3}) {
     match.repeated = times > 1;
-    LAPIDARY_TRY(const auto medians, duel(probe, ours, repeats(ours_us), *rival, repeats(rival_us),
-                                          std::max(7, options.rounds) * times));
-    match.ours_us = medians.first;
-    match.theirs_us = medians.second;
-    match.ratio = medians.second / medians.first;
+    LAPIDARY_TRY(const Duel fought, duel(probe, {.candidate = ours, .time_us = ours_us},
+                                         {.candidate = *rival, .time_us = rival_us},
+                                         std::max(7, options.rounds) * times, options));
+    match.ours_us = fought.first_us;
+    match.theirs_us = fought.second_us;
+    match.ratio = fought.second_us / fought.first_us;
     if (match.ratio >= 1 / kSlower) break;
   }
   return match;

@@ -20,10 +20,13 @@ struct Probe {
     double time_us = 0;
     std::int64_t workspace_bytes = 0, packed_bytes = 0;
   };
-  /// Compiles and runs once. `device_fault` or `timeout`: the candidate broke its worker, twice.
+  /// Compiles and runs once. `launch_failed`: the candidate broke its worker, twice.
+  /// `device_fault`: the worker cannot be had, whatever the candidate.
   std::function<Result<Prepared>(const Candidate&)> prepare;
   /// Microseconds of one run, over `repeats` of them.
   std::function<Result<double>(const Candidate&, std::int64_t repeats)> replay;
+  /// Out of the race: what was made ready for it may go.
+  std::function<void(const Candidate&)> release = [](const Candidate&) {};
   /// Empty: proved right. Else the check that failed and the reason.
   std::function<Result<std::optional<std::string>>(const Candidate&)> verify;
 };
@@ -66,6 +69,26 @@ Status verify(std::vector<Measurement>& measured, const Probe& probe, const Budg
 /// wrong one.
 Result<std::vector<Measurement>> race(std::vector<Offer> chosen, const Probe& probe,
                                       const Budget& budget, const TuneOptions& options);
+
+/// True for an error that is no candidate's: it ends the tune.
+bool ends_the_tune(const Error& error);
+
+/// Medians in microseconds of two candidates that are replayed in turn (A B B A), so many times
+/// each.
+struct Duel {
+  double first_us = 0, second_us = 0;
+};
+Result<Duel> duel(const Probe& probe, const Measurement& first, const Measurement& second,
+                  int replays, const TuneOptions& options);
+double median(std::vector<double> values);
+/// How often a replay runs a candidate of that time.
+std::int64_t repeats_of(double time_us, const TuneOptions& options);
+
+/// The winner once more against the default, alone and longer, since what decides between them is
+/// kept: the winner must lead again by more than the noise, else the default stays. Gives the index
+/// of who is left.
+Result<std::size_t> confirm(std::vector<Measurement>& measured, std::size_t winner,
+                            const Probe& probe, const Budget& budget, const TuneOptions& options);
 
 /// The winner among the proved: index into `measured`, whose first row is the default (the best
 /// ranked that is not out); empty when none is proved. The default keeps its place unless beaten by

@@ -35,8 +35,7 @@ Result<TuneResult> tune(const GemmProblem& problem, const Tools& tools,
   TuneResult result{.problem = problem, .winner = {}, .fallback = {}, .candidates = {}};
   if (is_empty(problem)) return result;
 
-  LAPIDARY_TRY(const worker::Reply hello, tools.worker.hello());
-  const DeviceInfo& device = hello.device;
+  const DeviceInfo& device = tools.device;
   if (!options.retune) {
     if (auto stored = lookup(tools.store, device, problem)) return *std::move(stored);
   }
@@ -71,8 +70,11 @@ Result<TuneResult> tune(const GemmProblem& problem, const Tools& tools,
       });
   const Probe probe = worker.probe();
   LAPIDARY_TRY(result.candidates, race(ranked.chosen, probe, budget, options));
-  const std::optional<std::size_t> winner = select(result.candidates);
-  if (winner) result.winner = result.candidates[*winner];
+  if (const std::optional<std::size_t> first = select(result.candidates)) {
+    LAPIDARY_TRY(const std::size_t winner,
+                 confirm(result.candidates, *first, probe, budget, options));
+    result.winner = result.candidates[winner];
+  }
   if (!result.candidates.empty()) result.fallback = result.candidates.front();
 
   for (const Offer& offer : ranked.passed_over) {

@@ -10,6 +10,7 @@
 #include "store/store.h"
 #include "support/result.h"
 #include "worker/client.h"
+#include "worker/server.h"
 
 namespace lapidary::tuner {
 
@@ -26,7 +27,9 @@ struct TuneOptions {
   int explore = 2;          ///< and so many more from the rest, spread evenly
   int rounds = 9;           ///< replays of a finalist, at least 7
   double replay_us = 2000;  ///< a replay runs as often as fits in this
-  double limit_us = 8e6;    ///< a candidate predicted to run longer is refused
+  /// A candidate predicted to run longer is refused: a run may take 10 s, and predictions may be
+  /// off by five.
+  double limit_us = 2e6;
   std::int64_t rotate_bytes = 0;  ///< that one round of replays touches; 0: from the device's cache
   std::uint64_t seed = 1;         ///< of operands and of verification
   bool retune = false;            ///< ignore what is stored
@@ -39,6 +42,7 @@ struct TuneOptions {
 struct Tools {
   worker::Client& worker;
   store::Store& store;
+  DeviceInfo device = worker::cpu_device();  ///< what the worker will find
 };
 
 /// Tunes one checked problem: the list in tune.cc. A result without winner says in each candidate

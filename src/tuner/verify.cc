@@ -11,7 +11,7 @@ Status verify(std::vector<Measurement>& measured, const Probe& probe, const Budg
     if (options.progress) options.progress({"verify", text(row.candidate), 0, 0});
     const Result<std::optional<std::string>> verdict = probe.verify(row.candidate);
     if (!verdict) {
-      if (verdict.error().code == ErrorCode::cancelled) return verdict.error();
+      if (ends_the_tune(verdict.error())) return verdict.error();
       row.status = CandidateStatus::failed;
       row.reason = verdict.error().message;
     } else if (verdict->has_value()) {

@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "support/env.h"
+#include "support/parallel.h"
 #include "support/text.h"
 
 namespace lapidary::worker {
@@ -35,13 +36,20 @@ Status Client::start() {
                      .extra_env = options_.extra_env,
                      .pipe_stdin = true,
                      .pipe_stdout = true};
-  LAPIDARY_TRY(Subprocess process, Subprocess::spawn(spawn));
-  process_.emplace(std::move(process));
+  // Libraries that bring their own threads take as many as ours.
+  spawn.extra_env.push_back("OMP_NUM_THREADS=" + std::to_string(default_threads()));
+  Result<Subprocess> process = Subprocess::spawn(spawn);
+  if (!process) return Error{ErrorCode::device_fault, "worker: " + process.error().message};
+  process_.emplace(*std::move(process));
   last_step_ = "start";
-  // Says hello before anything else: that takes the device's lock, and is the probe of a device
-  // used again.
-  LAPIDARY_TRY(hello_,
-               exchange({.ask = Ask::hello, .problem = "", .candidate = {}}, kHelloSilence));
+  // Says hello before anything else: the probe of a device that is used again.
+  Result<Reply> hello =
+      exchange({.ask = Ask::hello, .problem = "", .candidate = {}}, kHelloSilence);
+  if (!hello) {
+    if (process_) stop();
+    return hello.error();
+  }
+  hello_ = *std::move(hello);
   return {};
 }
 
@@ -69,12 +77,12 @@ Result<Reply> Client::exchange(const Request& request, std::chrono::milliseconds
   if (!send_frame(process_->stdin_fd(), encode(request), Clock::now() + silence)) return died();
   Deadline deadline = Clock::now() + silence;
   for (;;) {
+    if (options_.cancelled && options_.cancelled())
+      return lost(ErrorCode::cancelled, "interrupted");
     // Short waits, so that Ctrl-C is answered while a kernel runs.
     const Deadline slice =
         std::min<Deadline>(deadline, Clock::now() + std::chrono::milliseconds(100));
     if (!readable(process_->stdout_fd(), slice)) {
-      if (options_.cancelled && options_.cancelled())
-        return lost(ErrorCode::cancelled, "interrupted");
       if (Clock::now() < deadline) continue;
       return lost(ErrorCode::timeout,
                   fmt::format("no sign of life for {:.1f} s during: {}",
@@ -107,7 +115,7 @@ void Client::stop() {
   process_.reset();
 }
 
-Result<std::filesystem::path> find_worker(const std::string& flag) {
+Result<std::filesystem::path> find_worker(const std::string& flag, const std::string& installed) {
   namespace fs = std::filesystem;
   const auto usable = [](const fs::path& path) {
     return ::access(path.c_str(), X_OK) == 0 && !fs::is_directory(path);
@@ -122,15 +130,13 @@ Result<std::filesystem::path> find_worker(const std::string& flag) {
   std::error_code ignored;
   if (const fs::path self = fs::read_symlink("/proc/self/exe", ignored); !self.empty())
     places.push_back(self.parent_path());
-#ifdef LAPIDARY_INSTALL_BINDIR
-  places.emplace_back(LAPIDARY_INSTALL_BINDIR);
-#endif
   const std::string path = system_env("PATH").value_or("");
   for (const std::string_view folder : split(path, ':')) places.emplace_back(folder);
   for (const fs::path& folder : places) {
     if (usable(folder / "lapidary-worker")) return folder / "lapidary-worker";
   }
-  return fail(ErrorCode::unsupported,
+  if (!installed.empty() && usable(installed)) return fs::path(installed);
+  return fail(ErrorCode::device_fault,
               "worker: lapidary-worker is neither beside this program nor in PATH; set "
               "LAPIDARY_WORKER to its path");
 }

@@ -52,8 +52,9 @@ class Client {
   std::string last_step_;
 };
 
-/// lapidary-worker: `flag`, $LAPIDARY_WORKER, beside this program, beside the installed library,
-/// PATH.
-Result<std::filesystem::path> find_worker(const std::string& flag = "");
+/// lapidary-worker: `flag`, $LAPIDARY_WORKER, beside this program, PATH, `installed`.
+/// `device_fault` when it is nowhere.
+Result<std::filesystem::path> find_worker(const std::string& flag = "",
+                                          const std::string& installed = "");
 
 }  // namespace lapidary::worker

@@ -20,10 +20,12 @@ inline constexpr int kProtocolVersion = 1;
 enum class Ask : std::uint8_t {
   hello,    ///< -> device, backends
   offers,   ///< problem -> offers
-  open,     ///< problem, seed, rotate_bytes: make and fill the buffers that replays rotate through
+  open,     ///< problem, seed, rotate_bytes: take the device's lock, make and fill the buffers that
+            ///< replays rotate through
   prepare,  ///< candidate: compile, pack, run once -> time_us, workspace_bytes, packed_bytes
   replay,   ///< candidate, repeats: so many runs over rotating buffers -> time_us of one
   verify,   ///< candidate, seed -> passed, check, reason
+  release,  ///< candidate: out of the race, its buffers go
 };
 
 struct Request {

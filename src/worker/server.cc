@@ -1,11 +1,15 @@
 #include "worker/server.h"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <memory>
+#include <new>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -46,7 +50,9 @@ class Block {
  public:
   explicit Block(std::int64_t bytes)
       : data_(bytes > 0 ? std::aligned_alloc(64, static_cast<std::size_t>((bytes + 63) / 64 * 64))
-                        : nullptr) {}
+                        : nullptr) {
+    if (bytes > 0 && data_ == nullptr) throw std::bad_alloc();
+  }
   Block(Block&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
   Block& operator=(Block&& other) noexcept {
     std::swap(data_, other.data_);
@@ -65,7 +71,7 @@ struct Prepared {
   Candidate candidate;
   std::unique_ptr<backends::Executable> executable;
   Block workspace{0}, packed{0};
-  std::vector<std::optional<std::uint64_t>> hashes;  // per rotating copy
+  std::optional<std::uint64_t> hash;  // of its outputs, the same on every copy
 };
 
 /// One problem that is being measured: buffers to rotate through and the candidates made ready so
@@ -86,10 +92,14 @@ class Server {
       : out_(out), backends_(backends) {}
 
   Reply answer(const Request& request) {
-    Result<Reply> reply = handle(request);
-    if (reply) return *std::move(reply);
     Reply failed;
-    failed.error = reply.error();
+    try {
+      Result<Reply> reply = handle(request);
+      if (reply) return *std::move(reply);
+      failed.error = reply.error();
+    } catch (const std::bad_alloc&) {
+      failed.error = Error{ErrorCode::resource_limit, "worker: out of memory"};
+    }
     return failed;
   }
 
@@ -108,6 +118,9 @@ class Server {
         return replay(request);
       case Ask::verify:
         return verify(request);
+      case Ask::release:
+        forget(request.candidate);
+        return Reply{};
     }
     return fail(ErrorCode::internal, "worker: request {} is unknown",
                 static_cast<int>(request.ask));
@@ -121,12 +134,6 @@ class Server {
   }
 
   Result<Reply> hello() {
-    if (!lock_) {
-      LAPIDARY_TRY(DeviceLock lock, DeviceLock::acquire("cpu", [&](std::string_view holder) {
-                     beat(fmt::format("waiting for the device: process {} measures on it", holder));
-                   }));
-      lock_.emplace(std::move(lock));
-    }
     Reply reply;
     reply.device = device_;
     for (const backends::Backend* backend : backends_) {
@@ -149,6 +156,12 @@ class Server {
   }
 
   Result<Reply> open(const Request& request) {
+    if (!lock_) {
+      LAPIDARY_TRY(DeviceLock lock, DeviceLock::acquire("cpu", [&](std::string_view holder) {
+                     beat(fmt::format("waiting for the device: process {} measures on it", holder));
+                   }));
+      lock_.emplace(std::move(lock));
+    }
     session_.reset();  // its memory goes before the next one's comes
     LAPIDARY_TRY(const GemmProblem problem, problem_of(request));
     session_ = std::make_unique<Session>();
@@ -164,8 +177,7 @@ class Server {
       }
       arena.fill_outputs();
       session_->copies.push_back(std::move(arena));
-    } while (static_cast<std::int64_t>(session_->copies.size() + 1) *
-                     session_->copies.front().bytes() <=
+    } while (static_cast<std::int64_t>(session_->copies.size()) * session_->copies.front().bytes() <
                  request.rotate_bytes &&
              session_->copies.size() < 256);
     return Reply{};
@@ -181,12 +193,19 @@ class Server {
     }
   }
 
+  void forget(const Candidate& candidate) {
+    if (!session_) return;
+    std::erase_if(session_->prepared, [&](const auto& p) { return p->candidate == candidate; });
+  }
+
   Result<Reply> prepare(const Request& request) {
     if (!session_) return fail(ErrorCode::internal, "worker: prepare before open");
-    std::erase_if(session_->prepared,
-                  [&](const auto& p) { return p->candidate == request.candidate; });
+    forget(request.candidate);
     LAPIDARY_TRY(auto prepared, make(request.candidate));
-    prepared->hashes.resize(session_->copies.size());
+    beat("pack");
+    prepared->workspace = Block(prepared->executable->workspace_bytes());
+    prepared->packed = Block(prepared->executable->packed_bytes());
+    LAPIDARY_TRY_STATUS(prepared->executable->pack(arguments(*prepared, session_->copies.front())));
     beat("first run");
     LAPIDARY_TRY(const double first, timed_run(*prepared));
     // The first run of a short kernel pays for page faults and sleeping threads; a long one's does
@@ -214,10 +233,6 @@ class Server {
       return fail(ErrorCode::unsupported, "worker: no backend '{}' here", candidate.backend);
     LAPIDARY_TRY(prepared->executable,
                  (*backend)->compile(session_->problem, candidate.config, device_));
-    prepared->workspace = Block(prepared->executable->workspace_bytes());
-    prepared->packed = Block(prepared->executable->packed_bytes());
-    beat("pack");
-    LAPIDARY_TRY_STATUS(prepared->executable->pack(arguments(*prepared, session_->copies.front())));
     return prepared;
   }
 
@@ -261,12 +276,11 @@ class Server {
     reply.time_us = micros_since(start) / static_cast<double>(repeats);
     const std::size_t last = (session_->next - 1) % session_->copies.size();
     const std::uint64_t hash = session_->copies[last].hash_outputs();
-    std::optional<std::uint64_t>& known = prepared.hashes[last];
-    if (known && *known != hash && !session_->problem.numerics.nondeterministic) {
+    if (prepared.hash && *prepared.hash != hash && !session_->problem.numerics.nondeterministic) {
       return fail(ErrorCode::wrong_result,
                   "repeat: outputs differ between two replays on the same inputs");
     }
-    known = hash;
+    prepared.hash = hash;
     reply.passed = true;
     return reply;
   }
@@ -310,17 +324,40 @@ class Server {
 }  // namespace
 
 DeviceInfo cpu_device() {
-  const driver::CpuFacts facts = driver::cpu_facts();
-  const int threads = default_threads();
-  return {.id = "cpu",
-          .name = fmt::format("{}, {} thread{}", facts.model, threads, threads == 1 ? "" : "s"),
-          .key = fmt::format("cpu|{}|{}|threads={}", facts.model, facts.features, threads),
-          .threads = threads,
-          .cache_bytes = facts.cache_bytes,
-          .memory_bytes = facts.memory_bytes};
+  static const DeviceInfo device = [] {
+    const driver::CpuFacts facts = driver::cpu_facts();
+    const int threads = default_threads();
+    return DeviceInfo{
+        .id = "cpu",
+        .name = fmt::format("{}, {} thread{}", facts.model, threads, threads == 1 ? "" : "s"),
+        .key = fmt::format("cpu|{}|{}|threads={}", facts.model, facts.features, threads),
+        .threads = threads,
+        .cache_bytes = facts.cache_bytes,
+        .memory_bytes = facts.memory_bytes};
+  }();
+  return device;
 }
 
+namespace {
+
+/// Ends this process when the other end of `in` is gone, whatever a candidate is doing: a worker
+/// that outlives its parent would keep the device. (A signal on the parent's death would follow the
+/// thread that started us.)
+void end_with_parent(int in) {
+  std::thread([in] {
+    pollfd end{.fd = in, .events = 0, .revents = 0};
+    while (::poll(&end, 1, -1) <= 0 || (end.revents & (POLLHUP | POLLERR)) == 0) {
+    }
+    // Time to end by itself: the last request's answer, or the end of serve().
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    ::_exit(0);
+  }).detach();
+}
+
+}  // namespace
+
 Status serve(int in, int out, std::span<const backends::Backend* const> backends) {
+  end_with_parent(in);
   Server server(out, backends);
   for (;;) {
     LAPIDARY_TRY(const std::optional<std::string> frame, receive_frame(in));
