@@ -10,49 +10,44 @@
 namespace lapidary::cli {
 namespace {
 
-/// One line of a bench: the stored winner against what `against` names.
-Result<BenchedLine> bench_line(const SuiteLine& line, const BenchArguments& arguments,
-                               const tuner::Tools& tools, const DeviceInfo& device,
-                               const tuner::TuneOptions& options) {
+/// One line of a bench, and the exit code that it deserves: the stored winner against what
+/// `against` names.
+std::pair<BenchedLine, int> bench_line(const SuiteLine& line, const BenchArguments& arguments,
+                                       const tuner::Tools& tools, const DeviceInfo& device,
+                                       const tuner::TuneOptions& options) {
   BenchedLine row{.name = line.name, .problem = line.problem, .match = {}, .skipped = ""};
-  if (tuner::is_empty(line.problem)) {
-    row.skipped = "nothing to compute";
-    return row;
-  }
+  const auto skip = [&](const std::string& why, int code) {
+    row.skipped = why;
+    return std::pair(std::move(row), code);
+  };
+  // That one of them cannot serve the problem is an answer; that it fails is not.
+  const auto skip_for = [&](const Error& error) {
+    return skip(error.message, error.code == ErrorCode::unsupported ? int(kOk) : exit_code(error));
+  };
+  if (tuner::is_empty(line.problem)) return skip("nothing to compute", kOk);
   const std::optional<TuneResult> stored = tuner::lookup(tools.store, device, line.problem);
-  if (!stored) {
-    row.skipped = "no stored winner; tune it first";
-    return row;
-  }
+  if (!stored) return skip("no stored winner; tune it first", kOk);
   std::vector<Candidate> rivals;
   if (arguments.against == "default") {
     if (stored->fallback) rivals.push_back(stored->fallback->candidate);
   } else {
     Result<std::vector<Candidate>> found =
         tuner::candidates_of(line.problem, arguments.against, tools, options);
-    if (!found && found.error().code != ErrorCode::unsupported) return found.error();
-    if (!found) {
-      row.skipped = found.error().message;
-      return row;
-    }
+    if (!found) return skip_for(found.error());
     rivals = *std::move(found);
   }
   Result<tuner::Rematch> match =
       tuner::rematch(line.problem, stored->winner->candidate, rivals, tools, options);
-  if (match) {
-    row.match = *match;
-  } else if (match.error().code == ErrorCode::cancelled) {
-    return match.error();
-  } else {
-    row.skipped = match.error().message;
-  }
-  return row;
+  if (!match) return skip_for(match.error());
+  row.match = *match;
+  return {std::move(row), kOk};
 }
 
 }  // namespace
 
 int run_bench(const BenchArguments& arguments) {
-  Result<Session> session = open_session(arguments.tune.common, true);
+  const auto& [common, lines, seed, rounds] = arguments.work;
+  Result<Session> session = open_session(common, true);
   if (!session) {
     print_error(session.error());
     return session.error().code == ErrorCode::io ? kStore : exit_code(session.error());
@@ -72,29 +67,26 @@ int run_bench(const BenchArguments& arguments) {
     return kUsage;
   }
   const auto start = std::chrono::steady_clock::now();
-  tuner::TuneOptions options{
-      .rounds = arguments.tune.rounds, .seed = arguments.tune.seed, .cancelled = interrupted};
+  tuner::TuneOptions options{.rounds = rounds, .seed = seed, .cancelled = interrupted};
   BenchSummary bench{.against = arguments.against, .lines = {}};
-  int code = kOk;
-  for (std::size_t i = 0; i < arguments.tune.lines.size() && !interrupted(); ++i) {
-    const SuiteLine& line = arguments.tune.lines[i];
-    session->progress->task(fmt::format("[{}/{}] {} m={}", i + 1, arguments.tune.lines.size(),
-                                        line.name, line.problem.m));
-    Result<BenchedLine> row =
+  std::vector<int> codes;
+  for (std::size_t i = 0; i < lines.size() && !interrupted(); ++i) {
+    const SuiteLine& line = lines[i];
+    session->progress->task(
+        fmt::format("[{}/{}] {} m={}", i + 1, lines.size(), line.name, line.problem.m));
+    auto [row, code] =
         bench_line(line, arguments, {*session->worker, *session->store}, hello->device, options);
-    if (!row) {
+    if (interrupted()) break;
+    if (code != kOk) {
       session->progress->clear();
-      print_error(row.error());
-      code = exit_code(row.error());
-      if (row.error().code == ErrorCode::cancelled) break;
-      continue;
+      print_error(fail(ErrorCode::internal, "{} m={}: {}", line.name, line.problem.m, row.skipped));
     }
-    bench.lines.push_back(*std::move(row));
+    codes.push_back(code);
+    bench.lines.push_back(std::move(row));
   }
   session->progress->clear();
   bench.peak_bytes = stop_worker(*session);
   bench.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  const Common& common = arguments.tune.common;
   if (common.json != "-" && common.csv != "-") std::fputs(bench_table(bench).c_str(), stdout);
   for (const auto& [file, text] :
        {std::pair(common.json, common.json ? bench_json(hello->device, bench) : ""),
@@ -102,12 +94,12 @@ int run_bench(const BenchArguments& arguments) {
     if (!file) continue;
     if (const Status wrote = write_report(*file, text); !wrote) {
       print_error(wrote.error());
-      code = kFailed;
+      codes.push_back(kFailed);
     }
   }
-  if (interrupted()) return kInterrupted;
-  if (code == kOk && bench.count() == 0) return kNoCandidate;
-  return code;
+  if (interrupted()) codes.push_back(kInterrupted);
+  if (gravest(codes) == kOk && bench.count() == 0) return kNoCandidate;
+  return gravest(codes);
 }
 
 }  // namespace lapidary::cli

@@ -55,6 +55,28 @@ void print_merge(const store::MergeReport& report) {
   }
 }
 
+/// The entries whose key contains `pattern`, each as its line of an export.
+Result<std::vector<std::string>> exported(store::Store& from, const std::string& pattern) {
+  LAPIDARY_TRY(const std::vector<Entry> entries, store::list(from, {.contains = pattern}));
+  const std::unique_ptr<store::Store> chosen = store::open_memory();
+  for (const Entry& entry : entries) LAPIDARY_TRY_STATUS(chosen->put(entry));
+  std::vector<std::string> lines;
+  LAPIDARY_TRY([[maybe_unused]] const std::int64_t count,
+               store::export_jsonl(*chosen, [&](std::string_view line) {
+                 lines.emplace_back(line);
+                 return Status();
+               }));
+  return lines;
+}
+
+/// Writes what a verb found; a file that cannot be written is no fault of the store's.
+int print_report(const std::string& file, const std::string& text) {
+  const Status wrote = write_report(file, text);
+  if (wrote) return kOk;
+  print_error(wrote.error());
+  return kFailed;
+}
+
 Result<int> list(const CacheArguments& arguments, bool whole) {
   LAPIDARY_TRY(const auto opened, open_to_read(arguments.common));
   LAPIDARY_TRY(const std::vector<Entry> entries,
@@ -65,14 +87,10 @@ Result<int> list(const CacheArguments& arguments, bool whole) {
                 arguments.pattern);
   }
   if (arguments.common.json) {
-    std::string lines;
-    LAPIDARY_TRY(const std::int64_t count, store::export_jsonl(*opened, [&](std::string_view line) {
-                   lines += std::string(line) + "\n";
-                   return Status();
-                 }));
-    (void)count;
-    LAPIDARY_TRY_STATUS(write_report(*arguments.common.json, lines));
-    return int(kOk);
+    LAPIDARY_TRY(const std::vector<std::string> lines, exported(*opened, arguments.pattern));
+    return print_report(
+        *arguments.common.json,
+        lines.empty() ? "[]\n" : fmt::format("[\n{}\n]\n", fmt::join(lines, ",\n")));
   }
   for (const Entry& entry : entries) {
     if (whole) {
@@ -88,25 +106,28 @@ Result<int> list(const CacheArguments& arguments, bool whole) {
 
 Result<int> export_all(const CacheArguments& arguments) {
   LAPIDARY_TRY(const auto opened, open_to_read(arguments.common));
-  std::string lines;
-  LAPIDARY_TRY(const std::int64_t count, store::export_jsonl(*opened, [&](std::string_view line) {
-                 lines += std::string(line) + "\n";
-                 return Status();
-               }));
-  LAPIDARY_TRY_STATUS(write_report(arguments.file.empty() ? "-" : arguments.file, lines));
-  std::fprintf(stderr, "%lld entries exported\n", static_cast<long long>(count));
-  return int(kOk);
+  LAPIDARY_TRY(const std::vector<std::string> lines, exported(*opened, ""));
+  const int code = print_report(arguments.file.empty() ? "-" : arguments.file,
+                                lines.empty() ? "" : fmt::format("{}\n", fmt::join(lines, "\n")));
+  if (code == kOk) std::fprintf(stderr, "lapidary: %zu entries exported\n", lines.size());
+  return code;
 }
 
 Result<int> import_all(const CacheArguments& arguments) {
-  LAPIDARY_TRY(const std::string text, read_file(arguments.file));
+  const Result<std::string> text = read_file(arguments.file);
+  if (!text) return fail(ErrorCode::invalid_argument, "cache import: {}", text.error().message);
   LAPIDARY_TRY(const auto opened, open_to_add(arguments.common));
-  LAPIDARY_TRY(const store::MergeReport report, store::import_jsonl(text, *opened));
+  LAPIDARY_TRY(const store::MergeReport report, store::import_jsonl(*text, *opened));
   print_merge(report);
   return int(report.refused.empty() ? kOk : kFailed);
 }
 
 Result<int> merge_other(const CacheArguments& arguments) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(arguments.file, ignored)) {
+    return fail(ErrorCode::invalid_argument,
+                "cache merge: '{}' is no file; give the path of another store", arguments.file);
+  }
   LAPIDARY_TRY(
       const auto other,
       store::open_sqlite(arguments.file, {.create = false, .read_only = true, .fall_back = false}));
@@ -128,15 +149,17 @@ Result<int> verify_all(const CacheArguments& arguments) {
 
 Result<int> collect(const CacheArguments& arguments) {
   store::Selection selection;
-  if (arguments.older_days > 0) {
+  if (arguments.older_days || arguments.quarantine)
+    selection.kind = arguments.quarantine ? Kind::quarantine : Kind::result;
+  if (arguments.older_days.value_or(0) > 0) {
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     selection.created_before_s = std::chrono::duration_cast<std::chrono::seconds>(now).count() -
-                                 static_cast<std::int64_t>(arguments.older_days * 86400);
+                                 static_cast<std::int64_t>(*arguments.older_days * 86400);
   }
   LAPIDARY_TRY(const store::GcReport report, store::gc(store_path(arguments.common), selection));
-  std::printf("%lld old and %lld damaged entries removed; %lld -> %lld bytes\n",
-              static_cast<long long>(report.removed), static_cast<long long>(report.damaged),
-              static_cast<long long>(report.bytes_before),
+  std::printf("%lld %s and %lld damaged entries removed; %lld -> %lld bytes\n",
+              static_cast<long long>(report.removed), arguments.quarantine ? "quarantined" : "old",
+              static_cast<long long>(report.damaged), static_cast<long long>(report.bytes_before),
               static_cast<long long>(report.bytes_after));
   return int(kOk);
 }

@@ -10,8 +10,8 @@
 #include "lapidary/problem.h"
 #include "support/result.h"
 
-// The command line: options.cc reads arguments, a file a verb does the work, report.cc and table.cc
-// print.
+// The command line: options.cc reads arguments (flags.cc the problems among them), a file a verb
+// does the work, report.cc prints.
 namespace lapidary::cli {
 
 /// Exit codes: docs/cli.md.
@@ -26,35 +26,44 @@ enum Exit : int {
   kStore = 7,
   kInterrupted = 130,
 };
-/// The exit code of an error value.
+/// The exit code of an error value. That of an unusable store, kStore, is the caller's to give: the
+/// code `io` does not say whose file it was.
 int exit_code(const Error& error);
 
 /// What several verbs share.
 struct Common {
   std::string device, store, worker;
+  std::string threads, onednn, openblas;  ///< empty: as the environment says
   std::optional<std::string> json,
       csv;  ///< "-": stdout in place of the table; else a file beside it
   bool quiet = false;
 };
 
-struct TuneArguments {
+/// What is to be measured, and how.
+struct Work {
   Common common;
-  std::vector<SuiteLine> lines;  ///< of suites, or the one that the flags describe
+  std::vector<SuiteLine> lines;  ///< of suites, or those that the flags describe
+  std::uint64_t seed = 1;
+  int rounds = 9;
+};
+
+struct TuneArguments {
+  Work work;
   double budget_s = 0, budget_total_s = 0;
   bool retune = false, replay_only = false, all_rows = false;
-  std::uint64_t seed = 1;
-  int keep = 10, rounds = 9;
+  int keep = 10;
 };
 
 struct BenchArguments {
-  TuneArguments tune;
+  Work work;
   std::string against;
 };
 
 struct CacheArguments {
   Common common;
   std::string verb, pattern, file;  ///< ls|show|export|import|merge|verify|gc
-  double older_days = 0;
+  std::optional<double> older_days;
+  bool quarantine = false;  ///< gc: quarantined candidates in place of results
 };
 
 int run_tune(const TuneArguments& arguments);
@@ -64,6 +73,9 @@ int run_cache(const CacheArguments& arguments);
 
 /// Parses argv and runs the verb. The whole program.
 int run(int argc, const char* const* argv);
+
+/// The gravest of the codes of a suite's problems; kOk of none.
+int gravest(const std::vector<int>& codes);
 
 /// One line on stderr: "lapidary: " and the message.
 void print_error(const Error& error);

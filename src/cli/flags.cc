@@ -23,6 +23,25 @@ Result<std::int64_t> whole_number(const std::string& key, const std::string& val
   return number;
 }
 
+/// An error of the suite reader in the words of flags: without the place in a file, and "--a: " for
+/// "key 'a': ", "--type: bias: " for "key 'types.bias': ".
+Error of_flags(Error error) {
+  constexpr std::string_view kPlace = "gemms[0] (gemm): ", kKey = "key '", kTypes = "types";
+  std::string& message = error.message;
+  if (const std::size_t at = message.find(kPlace); at != std::string::npos)
+    message.erase(0, at + kPlace.size());
+  const std::size_t end = message.find("': ");
+  if (!message.starts_with(kKey) || end == std::string::npos) return error;
+  std::string name = message.substr(kKey.size(), end - kKey.size());
+  if (name == kTypes) {
+    name = "type";
+  } else if (name.starts_with("types.")) {
+    name = "type: " + name.substr(kTypes.size() + 1);
+  }
+  message.replace(0, end + 1, "--" + name);
+  return error;
+}
+
 bool is_text(const std::string& key) {
   for (const char* name : {"layout", "a", "b", "c", "d", "scales", "epilogue"}) {
     if (key == name) return true;
@@ -35,9 +54,16 @@ bool is_text(const std::string& key) {
 Result<std::vector<SuiteLine>> lines_from_flags(const std::vector<Flag>& flags) {
   Json gemm = {{"name", "gemm"}};
   for (const auto& [key, value] : flags) {
+    const bool repeatable =
+        key == "type" || key == "numerics" || key == "constant" || key == "alias";
+    if (!repeatable && gemm.contains(key)) {
+      return fail(ErrorCode::invalid_argument,
+                  "--{} is given more than once, again with '{}'; give it once", key, value);
+    }
     if (key == "m") {
-      LAPIDARY_TRY(const std::vector<std::int64_t> extents, extents_from_text("--m", value));
-      gemm["m"] = extents;
+      const auto extents = extents_from_text("m", value);
+      if (!extents) return of_flags(extents.error());
+      gemm["m"] = *extents;
     } else if (key == "type") {
       for (const std::string_view piece : split(value, ',')) {
         const std::size_t equals = piece.find('=');
@@ -45,7 +71,13 @@ Result<std::vector<SuiteLine>> lines_from_flags(const std::vector<Flag>& flags) 
           return fail(ErrorCode::invalid_argument,
                       "--type: '{}' is no NAME=TYPE; for example --type bias=f32", piece);
         }
-        gemm["types"][std::string(piece.substr(0, equals))] = std::string(piece.substr(equals + 1));
+        const std::string name(piece.substr(0, equals)), type(piece.substr(equals + 1));
+        if (gemm["types"].contains(name)) {
+          return fail(ErrorCode::invalid_argument,
+                      "--type: '{}' has a type already, {}, and gets another, {}; give one", name,
+                      gemm["types"][name].get<std::string>(), type);
+        }
+        gemm["types"][name] = type;
       }
     } else if (key == "numerics" || key == "constant" || key == "alias") {
       for (const std::string_view piece : split(value, ','))
@@ -68,14 +100,7 @@ Result<std::vector<SuiteLine>> lines_from_flags(const std::vector<Flag>& flags) 
   const Json suite = {{"name", "flags"}, {"about", ""}, {"gemms", Json::array({gemm})}};
   Result<Suite> parsed =
       suite_from_json(suite.dump(-1, ' ', false, Json::error_handler_t::replace), "");
-  if (!parsed) {
-    // The flags are no file: what the suite reader says of places in one would only puzzle.
-    Error error = parsed.error();
-    constexpr std::string_view kPlace = "gemms[0] (gemm): ";
-    if (const std::size_t at = error.message.find(kPlace); at != std::string::npos)
-      error.message.erase(0, at + kPlace.size());
-    return error;
-  }
+  if (!parsed) return of_flags(parsed.error());
   return std::move(parsed->lines);
 }
 

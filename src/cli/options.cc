@@ -1,6 +1,9 @@
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
+#include <span>
 
 #include "cli/cli.h"
 #include "cli/flags.h"
@@ -39,6 +42,9 @@ constexpr Key kKeys[] = {
     {"sms", "N", "limit of SMs; default all"},
 };
 
+// As many as default_threads() takes.
+constexpr int kMostThreads = 1024;
+
 /// "30s", "2m", "1500ms", "12" as seconds.
 Result<double> seconds(const std::string& flag, const std::string& text) {
   char* end = nullptr;
@@ -56,20 +62,59 @@ Result<double> seconds(const std::string& flag, const std::string& text) {
   return value * scale;
 }
 
+/// A whole number within limits, both included.
+template <class Int>
+Result<Int> number(std::string_view flag, const std::string& text, Int low, Int high) {
+  Int value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < low || value > high) {
+    return fail(ErrorCode::invalid_argument, "{}: '{}' is no whole number from {} to {}", flag,
+                text, low, high);
+  }
+  return value;
+}
+
+/// "30", "0.5": a number of days.
+Result<double> days(const std::string& flag, const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !(value >= 0) || value > 1e5) {
+    return fail(ErrorCode::invalid_argument, "{}: '{}' is no number of days from 0 to 100000", flag,
+                text);
+  }
+  return value;
+}
+
+void add_store(CLI::App& app, Common& common) {
+  app.add_option("--store", common.store, "file of tuned winners")->type_name("FILE");
+}
+
+/// What verbs with a worker share.
 void add_common(CLI::App& app, Common& common) {
-  app.add_option("--device", common.device, "cpu; default: the first GPU, else cpu");
-  app.add_option("--store", common.store, "file of tuned winners");
-  app.add_option("--worker", common.worker, "path of lapidary-worker");
-  app.add_option_function<std::string>(
-      "--threads", [](const std::string& n) { ::setenv("LAPIDARY_THREADS", n.c_str(), 1); },
-      "threads of CPU kernels");
-  app.add_option_function<std::string>(
-      "--onednn", [](const std::string& p) { ::setenv("LAPIDARY_ONEDNN", p.c_str(), 1); },
-      "path of libdnnl.so");
-  app.add_option_function<std::string>(
-      "--openblas", [](const std::string& p) { ::setenv("LAPIDARY_OPENBLAS", p.c_str(), 1); },
-      "path of libopenblas.so");
-  app.add_flag("-q,--quiet", common.quiet, "no progress");
+  app.add_option("--device", common.device, "cpu; default: the first GPU, else cpu")
+      ->type_name("DEVICE");
+  add_store(app, common);
+  app.add_option("--worker", common.worker, "path of lapidary-worker")->type_name("FILE");
+  app.add_option("--threads", common.threads, "threads of CPU kernels")->type_name("N");
+  app.add_option("--onednn", common.onednn, "path of libdnnl.so")->type_name("FILE");
+  app.add_option("--openblas", common.openblas, "path of libopenblas.so")->type_name("FILE");
+}
+
+/// Hands the flags that the worker reads to it, by way of the environment.
+Status set_environment(const Common& common) {
+  const std::string threads =
+      !common.threads.empty() ? common.threads : env("LAPIDARY_THREADS").value_or("");
+  if (!threads.empty()) {
+    LAPIDARY_TRY([[maybe_unused]] const int checked,
+                 number(common.threads.empty() ? "LAPIDARY_THREADS" : "--threads", threads, 1,
+                        kMostThreads));
+  }
+  for (const auto& [name, value] : {std::pair("LAPIDARY_THREADS", &common.threads),
+                                    std::pair("LAPIDARY_ONEDNN", &common.onednn),
+                                    std::pair("LAPIDARY_OPENBLAS", &common.openblas)}) {
+    if (!value->empty()) ::setenv(name, value->c_str(), 1);
+  }
+  return {};
 }
 
 /// A flag with an optional value, --json or --json=FILE: as an option CLI11 2.1 would swallow the
@@ -79,101 +124,167 @@ struct OptionalFile {
   CLI::Option* option = nullptr;
   std::optional<std::string> value() const {
     if (option->count() == 0) return std::nullopt;
-    return file;
+    return file == "/dev/stdout" ? "-" : file;
   }
 };
 
-struct TuneFlags {
+/// What is to be measured, as text.
+struct WorkFlags {
   std::vector<std::string> suites, only;
   std::vector<Flag> keys;
   std::vector<std::string> values[std::size(kKeys)];
-  std::string budget, budget_total;
-  std::int64_t max_m = -1;
+  std::string max_m, seed, rounds;
   OptionalFile json, csv;
 };
+struct TuneFlags {
+  WorkFlags work;
+  std::string budget, budget_total, keep, objective;
+};
 
-void add_tune(CLI::App& app, TuneFlags& flags, TuneArguments& arguments) {
+/// An option that may come several times, each with one value: CLI11 would give it all the words
+/// that follow, the suite among them.
+CLI::Option* add_repeatable(CLI::App& app, const std::string& name,
+                            std::vector<std::string>& values, const std::string& about) {
+  return app.add_option(name, values, about)->allow_extra_args(false);
+}
+
+void add_work(CLI::App& app, WorkFlags& flags, Common& common) {
   app.add_option("suite", flags.suites,
                  "suite files, or names of suites that come along (llama3-8b)")
       ->type_name("SUITE");
   for (std::size_t i = 0; i < std::size(kKeys); ++i) {
-    app.add_option(std::string("--") + kKeys[i].name, flags.values[i], kKeys[i].about)
+    add_repeatable(app, std::string("--") + kKeys[i].name, flags.values[i], kKeys[i].about)
         ->type_name(kKeys[i].value)
         ->group("Problem");
   }
-  app.add_option("--only", flags.only, "of a suite, only lines whose name contains this")
+  add_repeatable(app, "--only", flags.only,
+                 "of a suite, only lines whose name contains this; repeatable")
       ->type_name("TEXT")
       ->group("Choice");
   app.add_option("--max-m", flags.max_m, "of a suite, only problems with m up to this")
       ->type_name("M")
       ->group("Choice");
-  app.add_option("--budget", flags.budget, "time for one problem, such as 30s; default: none")
-      ->type_name("TIME");
-  app.add_option("--budget-total", flags.budget_total, "time for all; what is done by then stays")
-      ->type_name("TIME");
-  app.add_option("--keep", arguments.keep, "candidates measured a problem; default 10")
-      ->check(CLI::Range(1, 10000));
-  app.add_option("--rounds", arguments.rounds, "replays of a finalist; default 9, at least 7")
-      ->check(CLI::Range(7, 10000));
-  app.add_option("--seed,--verify-seed", arguments.seed, "of operands and verification; default 1");
-  app.add_flag("--retune", arguments.retune, "measure even what is stored");
-  app.add_flag("--replay-only", arguments.replay_only,
-               "never measure: what is not stored is an error");
-  app.add_flag("--all", arguments.all_rows, "show every candidate, also refused ones");
+  app.add_option("--rounds", flags.rounds, "replays of a finalist; default 9, at least 7")
+      ->type_name("N");
+  app.add_option("--seed,--verify-seed", flags.seed, "of operands and verification; default 1")
+      ->type_name("N");
   flags.json.option =
       app.add_flag("--json{-}", flags.json.file, "results as JSON, to stdout or --json=FILE");
   flags.csv.option =
       app.add_flag("--csv{-}", flags.csv.file, "results as CSV, to stdout or --csv=FILE");
-  add_common(app, arguments.common);
+  add_common(app, common);
+  app.add_flag("-q,--quiet", common.quiet, "no progress");
+  app.footer(
+      "--stride_NAME N and --offset_NAME BYTES of any operand are flags too: "
+      "docs/problems.md");
 }
 
-Result<TuneArguments> finish(const TuneFlags& flags, TuneArguments arguments) {
+void add_tune(CLI::App& app, TuneFlags& flags, TuneArguments& arguments) {
+  add_work(app, flags.work, arguments.work.common);
+  app.add_option("--budget", flags.budget, "time for one problem, such as 30s; default: none")
+      ->type_name("TIME");
+  app.add_option("--budget-total", flags.budget_total, "time for all; what is done by then stays")
+      ->type_name("TIME");
+  app.add_option("--keep", flags.keep, "candidates measured a problem; default 10")->type_name("N");
+  app.add_option("--objective", flags.objective,
+                 "which time decides: burst (from idle, the default) or steady (under the power "
+                 "limit of a GPU)")
+      ->type_name("burst|steady");
+  app.add_flag("--retune", arguments.retune, "measure even what is stored");
+  app.add_flag("--replay-only", arguments.replay_only,
+               "never measure: what is not stored is an error");
+  app.add_flag("--all", arguments.all_rows, "show every candidate, also refused ones");
+}
+
+/// The problems of suites or of flags.
+Result<std::vector<SuiteLine>> lines_of(const WorkFlags& flags) {
   std::vector<Flag> keys = flags.keys;
   for (std::size_t i = 0; i < std::size(kKeys); ++i) {
-    const std::string_view name = kKeys[i].name;
-    const bool repeatable =
-        name == "type" || name == "numerics" || name == "constant" || name == "alias";
-    if (flags.values[i].size() > 1 && !repeatable) {
-      return fail(ErrorCode::invalid_argument, "--{} is given {} times; once is right", name,
-                  flags.values[i].size());
-    }
-    for (const std::string& value : flags.values[i]) keys.emplace_back(name, value);
+    for (const std::string& value : flags.values[i]) keys.emplace_back(kKeys[i].name, value);
   }
-  if (!flags.suites.empty() && !keys.empty()) {
+  if (flags.suites.empty()) {
+    for (const auto& [flag, given] :
+         {std::pair("--only", !flags.only.empty()), std::pair("--max-m", !flags.max_m.empty())}) {
+      if (given && keys.empty())
+        return fail(ErrorCode::invalid_argument, "{} chooses from a suite, and none is given",
+                    flag);
+      if (given)
+        return fail(ErrorCode::invalid_argument,
+                    "{} chooses from a suite, but --{} describes a problem; give one of them", flag,
+                    keys.front().first);
+    }
+    return lines_from_flags(keys);
+  }
+  if (!keys.empty()) {
     return fail(ErrorCode::invalid_argument,
                 "--{} describes a problem, but the suite '{}' does that already; give one of them",
                 keys.front().first, flags.suites.front());
   }
+  std::int64_t max_m = std::numeric_limits<std::int64_t>::max();
+  if (!flags.max_m.empty()) {
+    LAPIDARY_TRY(max_m, number<std::int64_t>("--max-m", flags.max_m, 0, max_m));
+  }
+  std::vector<SuiteLine> chosen;
   for (const std::string& suite : flags.suites) {
-    LAPIDARY_TRY(std::vector<SuiteLine> lines, lines_from_suite(suite));
-    for (SuiteLine& line : lines) {
+    Result<std::vector<SuiteLine>> lines = lines_from_suite(suite);
+    if (!lines) return lines.error();
+    for (SuiteLine& line : *lines) {
       const bool named =
           flags.only.empty() || std::ranges::any_of(flags.only, [&](const std::string& part) {
             return line.name.find(part) != std::string::npos;
           });
-      if (named && (flags.max_m < 0 || line.problem.m <= flags.max_m))
-        arguments.lines.push_back(std::move(line));
+      if (named && line.problem.m <= max_m) chosen.push_back(std::move(line));
     }
   }
-  if (!flags.suites.empty() && arguments.lines.empty()) {
+  if (chosen.empty())
     return fail(ErrorCode::invalid_argument, "--only, --max-m: no line of the suite is left");
+  return chosen;
+}
+
+Status finish(const WorkFlags& flags, Work& work) {
+  LAPIDARY_TRY_STATUS(set_environment(work.common));
+  LAPIDARY_TRY(work.lines, lines_of(flags));
+  if (!flags.seed.empty()) {
+    LAPIDARY_TRY(work.seed, number<std::uint64_t>("--seed", flags.seed, 0,
+                                                  std::numeric_limits<std::uint64_t>::max()));
   }
-  if (flags.suites.empty()) {
-    LAPIDARY_TRY(arguments.lines, lines_from_flags(keys));
+  if (!flags.rounds.empty()) {
+    LAPIDARY_TRY(work.rounds, number("--rounds", flags.rounds, 7, 10000));
   }
+  work.common.json = flags.json.value();
+  work.common.csv = flags.csv.value();
+  if (work.common.json == "-" && work.common.csv == "-") {
+    return fail(ErrorCode::invalid_argument,
+                "--json and --csv both want stdout; give one of them a file, as in --json=FILE");
+  }
+  return {};
+}
+
+Status finish(const TuneFlags& flags, TuneArguments& arguments) {
+  LAPIDARY_TRY_STATUS(finish(flags.work, arguments.work));
   if (!flags.budget.empty()) {
     LAPIDARY_TRY(arguments.budget_s, seconds("--budget", flags.budget));
   }
   if (!flags.budget_total.empty()) {
     LAPIDARY_TRY(arguments.budget_total_s, seconds("--budget-total", flags.budget_total));
   }
-  arguments.common.json = flags.json.value();
-  arguments.common.csv = flags.csv.value();
-  if (arguments.common.json == "-" && arguments.common.csv == "-") {
-    return fail(ErrorCode::invalid_argument,
-                "--json and --csv both want stdout; give one of them a file, as in --json=FILE");
+  if (!flags.keep.empty()) {
+    LAPIDARY_TRY(arguments.keep, number("--keep", flags.keep, 1, 10000));
   }
-  return arguments;
+  if (flags.objective == "steady") {
+    return fail(ErrorCode::invalid_argument,
+                "--objective: 'steady' is the time under a power limit, and a CPU has none to "
+                "settle under; use burst");
+  }
+  if (!flags.objective.empty() && flags.objective != "burst") {
+    return fail(ErrorCode::invalid_argument, "--objective: '{}' is none of burst or steady{}",
+                flags.objective, did_you_mean(flags.objective, {"burst", "steady"}));
+  }
+  if (arguments.retune && arguments.replay_only) {
+    return fail(ErrorCode::invalid_argument,
+                "--retune measures always and --replay-only never; give one of them");
+  }
+  return {};
 }
 
 /// Takes --stride_NAME and --offset_NAME (any operand's) out of the arguments.
@@ -199,48 +310,65 @@ Result<std::vector<Flag>> operand_flags(std::vector<std::string>& arguments) {
 }
 
 std::string environment_help() {
-  std::string help = "Environment (each has a flag):\n";
+  std::string help =
+      "lapidary VERB --help lists a verb's flags.\n\nEnvironment, with the flag that goes first:\n";
   for (const EnvVariable& variable : env_variables())
-    help += fmt::format("  {:<18} {}\n", variable.name, variable.about);
+    help += fmt::format("  {:<18} {:<11} {}\n", variable.name, variable.flag, variable.about);
   return help;
 }
 
-/// The nearest flag or verb to one that is not known.
-std::string suggestion(const CLI::App& app, const std::string& message) {
+std::vector<std::string> verbs_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(verb->get_name());
+  return names;
+}
+
+/// The verb, or verb of a verb, that was being parsed, with its full name.
+std::pair<const CLI::App*, std::string> active_verb(const CLI::App& app) {
+  const CLI::App* active = &app;
+  std::string name = app.get_name();
+  while (!active->get_subcommands().empty()) {
+    active = active->get_subcommands().front();
+    name += " " + active->get_name();
+  }
+  return {active, name};
+}
+
+/// The nearest flag to one that is not known.
+std::string suggestion(const CLI::App& active, const std::string& message) {
   const std::size_t at = message.rfind(": ");
   if (at == std::string::npos) return "";
   std::string word = message.substr(at + 2);
   word = word.substr(0, word.find_first_of(" ="));
-  std::vector<std::string> owned;
-  const auto subs = app.get_subcommands();
-  const CLI::App& active = subs.empty() ? app : *subs.front();
+  std::vector<std::string> flags;
   for (const CLI::Option* option : active.get_options()) {
-    for (const std::string& name : option->get_lnames()) owned.push_back("--" + name);
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
   }
-  if (subs.empty()) {
-    for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
-      owned.push_back(sub->get_name());
-  }
-  return did_you_mean(word, std::vector<std::string_view>(owned.begin(), owned.end()));
+  return did_you_mean(word, std::vector<std::string_view>(flags.begin(), flags.end()));
 }
 
-/// Why the first word is no verb of `app`; empty when it is one, or a flag. CLI11 would only say
-/// that one is missing.
-std::string wrong_verb(const CLI::App& app, const std::vector<std::string>& words) {
-  if (words.empty() || words.front().starts_with('-')) return "";
-  std::vector<std::string> names;
-  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (verb->get_name() == words.front()) {
-      return wrong_verb(*verb, {words.begin() + 1,
-                                words.begin() + (verb->get_require_subcommand_min() > 0
-                                                     ? static_cast<std::ptrdiff_t>(words.size())
-                                                     : 1)});
-    }
-    names.push_back(verb->get_name());
-  }
+/// Why the words do not begin with a verb of `app`; empty when they do, or ask for help. CLI11
+/// would only say that one is missing.
+std::string wrong_verb(const CLI::App& app, std::span<const std::string> words,
+                       const std::string& program) {
+  const std::vector<std::string> names = verbs_of(app);
   if (names.empty()) return "";
-  return fmt::format("'{}' is no verb of {}{}", words.front(), app.get_name(),
-                     did_you_mean(words.front(), {names.begin(), names.end()}));
+  std::string choice;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    choice += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
+  if (words.empty()) return fmt::format("'{}' needs a verb: {}", program, choice);
+  const std::string& word = words.front();
+  if (word == "-h" || word == "--help" || word == "--version") return "";
+  if (word.starts_with('-'))
+    return fmt::format("'{}' comes before the verb; begin with {} {}", word, program, choice);
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (verb->get_name() == word)
+      return wrong_verb(*verb, words.subspan(1), fmt::format("{} {}", program, word));
+  }
+  const std::string meant = did_you_mean(word, {names.begin(), names.end()});
+  return fmt::format("'{}' is no verb of '{}'{}", word, program,
+                     !meant.empty() ? meant : "; it has " + choice);
 }
 
 }  // namespace
@@ -277,7 +405,8 @@ int run(int argc, const char* const* argv) {
   app.require_subcommand(1);
   app.footer(environment_help());
 
-  TuneFlags tune_flags, bench_flags;
+  TuneFlags tune_flags;
+  WorkFlags bench_flags;
   TuneArguments tune;
   BenchArguments bench;
   CacheArguments cache;
@@ -289,7 +418,7 @@ int run(int argc, const char* const* argv) {
   add_tune(*tune_verb, tune_flags, tune);
   CLI::App* bench_verb =
       app.add_subcommand("bench", "measure stored winners again, against a backend or the default");
-  add_tune(*bench_verb, bench_flags, bench.tune);
+  add_work(*bench_verb, bench_flags, bench.work.common);
   bench_verb->add_option("--against", bench.against, "a backend's name, or 'default'")
       ->required()
       ->type_name("BACKEND");
@@ -300,13 +429,13 @@ int run(int argc, const char* const* argv) {
   const auto cache_sub = [&](const char* name, const char* about) {
     CLI::App* sub = cache_verb->add_subcommand(name, about);
     sub->callback([&cache, name] { cache.verb = name; });
-    add_common(*sub, cache.common);
+    add_store(*sub, cache.common);
     return sub;
   };
   CLI::App* ls = cache_sub("ls", "one line an entry");
   ls->add_option("pattern", cache.pattern, "only entries whose key contains this");
   cache_json.option =
-      ls->add_flag("--json{-}", cache_json.file, "as JSON, to stdout or --json=FILE");
+      ls->add_flag("--json{-}", cache_json.file, "a JSON array, to stdout or --json=FILE");
   cache_sub("show", "entries in full")
       ->add_option("pattern", cache.pattern, "text in the key")
       ->required();
@@ -319,9 +448,12 @@ int run(int argc, const char* const* argv) {
       ->add_option("file", cache.file, "the other store")
       ->required();
   cache_sub("verify", "check every row's digest and the file's structure");
-  cache_sub("gc", "drop damaged rows, and what is older")
-      ->add_option("--older-than-days", cache.older_days, "entries older than so many days")
-      ->check(CLI::NonNegativeNumber);
+  CLI::App* gc = cache_sub("gc", "drop damaged rows and what the flags name, and shrink the file");
+  std::string older_than;
+  gc->add_option("--older-than-days", older_than, "results older than so many days; 0: all")
+      ->type_name("DAYS");
+  gc->add_flag("--quarantine", cache.quarantine,
+               "quarantined candidates in place of results: they may compete again");
 
   CLI::App* doctor_verb =
       app.add_subcommand("doctor", "what was found on this machine, where, and what is missing");
@@ -335,8 +467,8 @@ int run(int argc, const char* const* argv) {
     print_error(extra.error());
     return kUsage;
   }
-  tune_flags.keys = bench_flags.keys = *extra;
-  if (const std::string wrong = wrong_verb(app, words); !wrong.empty()) {
+  tune_flags.work.keys = bench_flags.keys = *extra;
+  if (const std::string wrong = wrong_verb(app, words, "lapidary"); !wrong.empty()) {
     std::fprintf(stderr, "lapidary: %s (see lapidary --help)\n", wrong.c_str());
     return kUsage;
   }
@@ -348,35 +480,39 @@ int run(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& e) {
     std::string message = e.what();
     std::ranges::replace(message, '\n', ' ');
-    std::fprintf(stderr, "lapidary: %s%s (see lapidary --help)\n", message.c_str(),
-                 suggestion(app, message).c_str());
+    const auto [verb, name] = active_verb(app);
+    std::fprintf(stderr, "lapidary: %s%s (see %s --help)\n", message.c_str(),
+                 suggestion(*verb, message).c_str(), name.c_str());
     return kUsage;
   }
 
   watch_interrupt();
-  const auto with_problems = [](const TuneFlags& flags, const TuneArguments& arguments,
-                                const auto& verb) -> int {
-    const Result<TuneArguments> finished = finish(flags, arguments);
-    if (!finished) {
-      print_error(finished.error());
-      return exit_code(finished.error());
-    }
-    return verb(*finished);
+  const auto refused = [](const Error& error) {
+    print_error(error);
+    return exit_code(error);
   };
-  if (*tune_verb) return with_problems(tune_flags, tune, run_tune);
+  if (*tune_verb) {
+    if (const Status done = finish(tune_flags, tune); !done) return refused(done.error());
+    return run_tune(tune);
+  }
   if (*bench_verb) {
-    return with_problems(bench_flags, bench.tune, [&](const TuneArguments& finished) {
-      return run_bench({.tune = finished, .against = bench.against});
-    });
+    if (const Status done = finish(bench_flags, bench.work); !done) return refused(done.error());
+    return run_bench(bench);
   }
   if (!extra->empty()) {
-    std::fprintf(stderr, "lapidary: --%s is no flag of this verb (see lapidary --help)\n",
-                 extra->front().first.c_str());
+    std::fprintf(stderr, "lapidary: --%s is no flag of this verb (see %s --help)\n",
+                 extra->front().first.c_str(), active_verb(app).second.c_str());
     return kUsage;
   }
   if (*doctor_verb) {
+    if (const Status set = set_environment(doctor); !set) return refused(set.error());
     doctor.json = doctor_json.value();
     return run_doctor(doctor);
+  }
+  if (!older_than.empty()) {
+    const Result<double> parsed = days("--older-than-days", older_than);
+    if (!parsed) return refused(parsed.error());
+    cache.older_days = *parsed;
   }
   cache.common.json = cache_json.value();
   return run_cache(cache);

@@ -88,7 +88,7 @@ std::size_t BenchSummary::count() const {
 
 std::string tune_json(const DeviceInfo& device, std::span<const TunedLine> lines) {
   Json problems = Json::array();
-  for (const auto& [name, result] : lines) {
+  for (const auto& [name, result, error] : lines) {
     Json candidates = Json::array();
     for (const Measurement& row : result.candidates) {
       Json json = {{"backend", row.candidate.backend},
@@ -107,6 +107,7 @@ std::string tune_json(const DeviceInfo& device, std::span<const TunedLine> lines
                         {"default", contender(result.problem, result.fallback)},
                         {"candidates", std::move(candidates)},
                         {"tune_seconds", result.tune_seconds}});
+    if (!error.empty()) problems.back()["error"] = error;
   }
   return dump({{"version", 1}, {"device", device_json(device)}, {"problems", std::move(problems)}});
 }
@@ -117,8 +118,9 @@ std::string bench_json(const DeviceInfo& device, const BenchSummary& summary) {
     Json row = {{"name", line.name}, {"problem", Json::parse(text(line.problem))}};
     row["ours"] = line.match ? Json(text(line.match->ours)) : Json(nullptr);
     row["theirs"] = line.match ? Json(text(line.match->theirs)) : Json(nullptr);
-    row["ours_us"] = line.match ? Json(line.match->ours_us) : Json(nullptr);
-    row["theirs_us"] = line.match ? Json(line.match->theirs_us) : Json(nullptr);
+    const bool timed = line.match && !line.match->same;
+    row["ours_us"] = timed ? Json(line.match->ours_us) : Json(nullptr);
+    row["theirs_us"] = timed ? Json(line.match->theirs_us) : Json(nullptr);
     row["ratio"] = line.match ? Json(line.match->ratio) : Json(nullptr);
     row["ratio_steady"] = nullptr;  // a CPU has no power limit to settle under
     row["same"] = line.match && line.match->same;
@@ -140,7 +142,11 @@ std::string bench_json(const DeviceInfo& device, const BenchSummary& summary) {
 
 std::string tune_csv(std::span<const TunedLine> lines) {
   std::string csv = "name,problem,backend,config,status,time_us,spread,winner,reason\n";
-  for (const auto& [name, result] : lines) {
+  for (const auto& [name, result, error] : lines) {
+    if (!error.empty()) {
+      csv += fmt::format("{},{},,,error,,,0,{}\n", csv_field(name), csv_field(text(result.problem)),
+                         csv_field(one_line(error)));
+    }
     for (const Measurement& row : result.candidates) {
       const bool winner = result.winner && result.winner->candidate == row.candidate;
       csv += fmt::format("{},{},{},{},{},{},{},{},{}\n", csv_field(name),
@@ -160,8 +166,8 @@ std::string bench_csv(const BenchSummary& summary) {
         "{},{},{},{},{},{},{},{}\n", csv_field(line.name), csv_field(text(line.problem)),
         line.match ? csv_field(text(line.match->ours)) : "",
         line.match ? csv_field(text(line.match->theirs)) : "",
-        line.match ? fmt::format("{}", line.match->ours_us) : "",
-        line.match ? fmt::format("{}", line.match->theirs_us) : "",
+        line.match && !line.match->same ? fmt::format("{}", line.match->ours_us) : "",
+        line.match && !line.match->same ? fmt::format("{}", line.match->theirs_us) : "",
         line.match ? fmt::format("{}", line.match->ratio) : "", csv_field(one_line(line.skipped)));
   }
   return csv;
@@ -242,8 +248,8 @@ std::string bench_table(const BenchSummary& summary) {
     }
     const tuner::Rematch& match = *line.match;
     table += fmt::format("{:<{}}  {:>7}  {:>11}  {:>11}  {:>6.3f}  {}\n", line.name, name_width,
-                         line.problem.m, match.ours_us > 0 ? time_text(match.ours_us) : "-",
-                         match.theirs_us > 0 ? time_text(match.theirs_us) : "-", match.ratio,
+                         line.problem.m, match.same ? "-" : time_text(match.ours_us),
+                         match.same ? "-" : time_text(match.theirs_us), match.ratio,
                          match.same ? text(match.ours) + " is both"
                                     : text(match.ours) + " vs " + text(match.theirs) +
                                           (match.repeated ? " (measured again)" : ""));

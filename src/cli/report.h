@@ -13,7 +13,8 @@ namespace lapidary::cli {
 /// A line of a suite and what became of it.
 struct TunedLine {
   std::string name;
-  TuneResult result;
+  TuneResult result;  ///< under an error the problem alone
+  std::string error;  ///< why nothing became of it; "" otherwise
 };
 
 /// A line of `bench`.

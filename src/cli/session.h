@@ -16,8 +16,9 @@ struct Session {
   std::unique_ptr<ProgressLine> progress;
 };
 
-/// Opens it as the flags say. `invalid_argument` for a device that is none, `io` for a store that
-/// is needed but unusable (`store_needed`), `unsupported` without lapidary-worker.
+/// Opens it as the flags say. `invalid_argument` for a device or a --worker that is none; `io` for
+/// a store that is needed but unusable (`store_needed`), and for nothing else; `device_fault`
+/// without lapidary-worker.
 Result<Session> open_session(const Common& common, bool store_needed);
 
 /// Ends the worker and gives the most memory that any worker of this process has held, in bytes.

@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/report.h"
 #include "cli/session.h"
+#include "worker/server.h"
 
 namespace lapidary::cli {
 namespace {
@@ -23,8 +24,9 @@ int outcome(const TuneResult& result) {
   return has(CandidateStatus::wrong) ? kWrong : kNoCandidate;
 }
 
-/// A suite exits with the first of these that occurred.
-int worst(const std::vector<int>& codes) {
+}  // namespace
+
+int gravest(const std::vector<int>& codes) {
   for (const int code : {int(kInterrupted), int(kStore), int(kUsage), int(kDeviceFault),
                          int(kWrong), int(kNoCandidate), int(kTimeout), int(kFailed)}) {
     if (std::ranges::find(codes, code) != codes.end()) return code;
@@ -32,37 +34,36 @@ int worst(const std::vector<int>& codes) {
   return kOk;
 }
 
-}  // namespace
-
 int run_tune(const TuneArguments& arguments) {
-  Result<Session> session = open_session(arguments.common, arguments.replay_only);
+  const auto& [common, lines, seed, rounds] = arguments.work;
+  Result<Session> session = open_session(common, arguments.replay_only);
   if (!session) {
     print_error(session.error());
     return session.error().code == ErrorCode::io ? kStore : exit_code(session.error());
   }
   const Clock::time_point start = Clock::now();
   const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
-  const bool table = arguments.common.json != "-" && arguments.common.csv != "-";
+  const bool table = common.json != "-" && common.csv != "-";
   std::vector<TunedLine> done;
   std::vector<int> codes;
   std::size_t winners = 0, stored = 0, empty = 0;
-  for (std::size_t i = 0; i < arguments.lines.size(); ++i) {
-    const SuiteLine& line = arguments.lines[i];
+  for (std::size_t i = 0; i < lines.size() && !interrupted(); ++i) {
+    const SuiteLine& line = lines[i];
     if (arguments.budget_total_s > 0 && elapsed() >= arguments.budget_total_s) {
       print_error(fail(ErrorCode::timeout,
                        "tune: --budget-total of {:.0f} s ended with {} of {} problems done; the "
                        "same command goes on from there",
-                       arguments.budget_total_s, i, arguments.lines.size()));
+                       arguments.budget_total_s, i, lines.size()));
       codes.push_back(kTimeout);
       break;
     }
     session->progress->task(
-        fmt::format("[{}/{}] {} m={}", i + 1, arguments.lines.size(), line.name, line.problem.m));
+        fmt::format("[{}/{}] {} m={}", i + 1, lines.size(), line.name, line.problem.m));
     tuner::TuneOptions options{
         .budget_s = arguments.budget_s,
         .keep = arguments.keep,
-        .rounds = arguments.rounds,
-        .seed = arguments.seed,
+        .rounds = rounds,
+        .seed = seed,
         .retune = arguments.retune,
         .replay_only = arguments.replay_only,
         .progress =
@@ -80,29 +81,32 @@ int run_tune(const TuneArguments& arguments) {
     Result<TuneResult> result =
         tuner::tune(line.problem, {*session->worker, *session->store}, options);
     session->progress->clear();
+    if (!result && interrupted()) break;  // whatever else the end of the worker looks like
     if (!result) {
-      print_error(result.error());
-      codes.push_back(result.error().code == ErrorCode::io ? kStore : exit_code(result.error()));
-      if (result.error().code == ErrorCode::cancelled) break;
+      Error error = result.error();
+      if (lines.size() > 1)
+        error.message = fmt::format("{} m={}: {}", line.name, line.problem.m, error.message);
+      print_error(error);
+      const bool not_stored = arguments.replay_only && error.code == ErrorCode::io;
+      codes.push_back(not_stored ? int(kStore) : exit_code(error));
+      TuneResult nothing{.problem = line.problem, .winner = {}, .fallback = {}, .candidates = {}};
+      done.push_back({line.name, std::move(nothing), result.error().message});
       continue;
     }
     codes.push_back(outcome(*result));
     winners += result->winner.has_value();
     stored += result->from_store;
     empty += tuner::is_empty(result->problem);
-    done.push_back({line.name, *std::move(result)});
+    done.push_back({line.name, *std::move(result), ""});
     if (table) {
       std::fputs(tune_table(done.back(), arguments.all_rows, colour_wanted()).c_str(), stdout);
       std::fflush(stdout);
     }
   }
-  DeviceInfo device;
-  if (arguments.common.json || arguments.common.csv) {
-    if (const auto hello = session->worker->hello()) device = hello->device;
-  }
-  for (const auto& [file, text] :
-       {std::pair(arguments.common.json, arguments.common.json ? tune_json(device, done) : ""),
-        std::pair(arguments.common.csv, arguments.common.csv ? tune_csv(done) : "")}) {
+  // The worker says the same of this host; it need not be started for it.
+  const std::string json = common.json ? tune_json(worker::cpu_device(), done) : "";
+  const std::string csv = common.csv ? tune_csv(done) : "";
+  for (const auto& [file, text] : {std::pair(common.json, json), std::pair(common.csv, csv)}) {
     if (!file) continue;
     if (const Status wrote = write_report(*file, text); !wrote) {
       print_error(wrote.error());
@@ -110,16 +114,19 @@ int run_tune(const TuneArguments& arguments) {
     }
   }
   const std::int64_t peak_bytes = stop_worker(*session);
-  if (table && arguments.lines.size() > 1) {
+  if (table && lines.size() > 1) {
     std::printf("%zu of %zu problems have a winner, %zu from the store", winners,
-                arguments.lines.size() - empty, stored);
+                lines.size() - empty, stored);
     if (empty > 0) std::printf("; %zu have nothing to compute", empty);
     std::printf("; %.1f s, at most %.2f GiB in the worker\n", elapsed(),
                 static_cast<double>(peak_bytes) / (1 << 30));
   }
-  if (interrupted())
-    std::fprintf(stderr, "lapidary: interrupted; %zu finished problems are stored\n", done.size());
-  return worst(codes);
+  if (interrupted()) {
+    std::fprintf(stderr, "lapidary: interrupted; %zu of %zu problems have a winner\n", winners,
+                 lines.size());
+    codes.push_back(kInterrupted);
+  }
+  return gravest(codes);
 }
 
 }  // namespace lapidary::cli
