@@ -40,9 +40,12 @@ int default_threads() {
 }
 
 struct ThreadPool::State {
-  std::mutex busy;                      // held by the caller whose range is being worked on
-  std::atomic<std::uint64_t> round{0};  // changes when a range is ready, or at the end
-  std::atomic<int> active{0};           // helpers that have not finished the round
+  static constexpr std::uint64_t kHelpers = 0xffff;
+  std::mutex busy;  // held by the caller whose range is being worked on
+  // Changes when a range is ready, or at the end: a count, and in the low 16 bits how many helpers
+  // take part. In one word, so that a helper that wakes late cannot mix two rounds.
+  std::atomic<std::uint64_t> round{0};
+  std::atomic<int> active{0};  // helpers that have not finished the round
   std::atomic<std::int64_t> next{0};
   std::atomic<bool> stop{false};
   std::int64_t count = 0, grain = 1;
@@ -60,7 +63,7 @@ struct ThreadPool::State {
     }
   }
 
-  void help() {
+  void help(std::uint64_t number) {
     std::uint64_t seen = 0;
     for (;;) {
       for (int i = 0; i < kSpins && round.load(std::memory_order_acquire) == seen; ++i) relax();
@@ -70,15 +73,17 @@ struct ThreadPool::State {
       }
       seen = round.load(std::memory_order_acquire);
       if (stop.load(std::memory_order_relaxed)) return;
+      if (number >= (seen & kHelpers)) continue;  // fewer pieces than helpers
       work();
       active.fetch_sub(1, std::memory_order_release);
     }
   }
 
-  void announce() {
+  void announce(std::uint64_t taking_part) {
     {
       const std::lock_guard lock(sleep);
-      round.fetch_add(1, std::memory_order_release);
+      const std::uint64_t before = round.load(std::memory_order_relaxed);
+      round.store(((before | kHelpers) + 1) | taking_part, std::memory_order_release);
     }
     wake.notify_all();
   }
@@ -86,12 +91,13 @@ struct ThreadPool::State {
 
 ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   for (int i = 1; i < threads; ++i)
-    state_->helpers.emplace_back([state = state_.get()] { state->help(); });
+    state_->helpers.emplace_back(
+        [state = state_.get(), i] { state->help(static_cast<std::uint64_t>(i - 1)); });
 }
 
 ThreadPool::~ThreadPool() {
   state_->stop = true;
-  state_->announce();
+  state_->announce(0);
 }
 
 int ThreadPool::threads() const { return static_cast<int>(state_->helpers.size()) + 1; }
@@ -109,8 +115,11 @@ void ThreadPool::run(std::int64_t count, std::int64_t grain, Call call, const vo
   state_->call = call;
   state_->body = body;
   state_->next.store(0, std::memory_order_relaxed);
-  state_->active.store(static_cast<int>(state_->helpers.size()), std::memory_order_relaxed);
-  state_->announce();
+  // One piece is the caller's; a helper without one would only have to be waited for.
+  const std::int64_t helpers = std::min<std::int64_t>(
+      static_cast<std::int64_t>(state_->helpers.size()), (count - 1) / grain);
+  state_->active.store(static_cast<int>(helpers), std::memory_order_relaxed);
+  state_->announce(static_cast<std::uint64_t>(helpers));
   state_->work();
   for (int i = 0; state_->active.load(std::memory_order_acquire) != 0; ++i) {
     if (i < kSpins)
