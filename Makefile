@@ -2,7 +2,6 @@
 .PHONY: build test test-full sanitize lint format bundle fuzz coverage clean
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 600
-CLANG_TIDY ?= clang-tidy-19
 CLANG_FORMAT ?= clang-format-19
 SOURCES = $(shell find src include tests examples bench -name '*.cc' -o -name '*.h' | sort)
 
@@ -23,7 +22,7 @@ test-full: test
 sanitize:
 	@for preset in dev tsan; do \
 	  cmake --preset $$preset >/dev/null && cmake --build build/$$preset -j $(JOBS) && \
-	  ctest --test-dir build/$$preset --output-on-failure -LE slow -j 1 || exit 1; done
+	  TSAN_OPTIONS="suppressions=$(CURDIR)/scripts/tsan.supp" ctest --test-dir build/$$preset --output-on-failure -LE slow -j 1 || exit 1; done
 
 lint:
 	@scripts/lint.sh

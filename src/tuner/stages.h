@@ -84,7 +84,7 @@ double median(std::vector<double> values);
 /// How often a replay runs a candidate of that time.
 std::int64_t repeats_of(double time_us, const TuneOptions& options);
 
-/// The winner once more against the default, alone and longer, since what decides between them is
+/// The winner once more against the default, alone, since what decides between them is
 /// kept: the winner must lead again by more than the noise, else the default stays. Gives the index
 /// of who is left.
 Result<std::size_t> confirm(std::vector<Measurement>& measured, std::size_t winner,
