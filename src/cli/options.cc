@@ -128,6 +128,20 @@ struct OptionalFile {
   }
 };
 
+/// Help without CLI11's marks of its own: "..." behind each option that may come again, "{-}".
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_option_name(const CLI::Option* option, bool positional) const override {
+    std::string name = CLI::Formatter::make_option_name(option, positional);
+    if (const std::size_t at = name.find("{-}"); at != std::string::npos)
+      name.replace(at, 3, "[=FILE]");
+    return name;
+  }
+  std::string make_option_opts(const CLI::Option* option) const override {
+    return option->get_type_name().empty() ? "" : " " + option->get_type_name();
+  }
+};
+
 /// What is to be measured, as text.
 struct WorkFlags {
   std::vector<std::string> suites, only;
@@ -310,8 +324,7 @@ Result<std::vector<Flag>> operand_flags(std::vector<std::string>& arguments) {
 }
 
 std::string environment_help() {
-  std::string help =
-      "lapidary VERB --help lists a verb's flags.\n\nEnvironment, with the flag that goes first:\n";
+  std::string help = "Environment, with the flag that goes first:\n";
   for (const EnvVariable& variable : env_variables())
     help += fmt::format("  {:<18} {:<11} {}\n", variable.name, variable.flag, variable.about);
   return help;
@@ -403,7 +416,10 @@ int run(int argc, const char* const* argv) {
                "lapidary");
   app.set_version_flag("--version", "lapidary " LAPIDARY_VERSION);
   app.require_subcommand(1);
-  app.footer(environment_help());
+  app.formatter(std::make_shared<HelpFormatter>());  // subcommands inherit it
+  app.get_formatter()->label("SUBCOMMAND", "VERB");
+  app.get_formatter()->label("Subcommands", "Verbs");
+  app.footer("lapidary VERB --help lists a verb's flags.\n\n" + environment_help());
 
   TuneFlags tune_flags;
   WorkFlags bench_flags;
@@ -426,6 +442,7 @@ int run(int argc, const char* const* argv) {
   CLI::App* cache_verb =
       app.add_subcommand("cache", "look at the store of tuned winners, and move it");
   cache_verb->require_subcommand(1);
+  cache_verb->footer("");  // its verbs read no variable but LAPIDARY_STORE
   const auto cache_sub = [&](const char* name, const char* about) {
     CLI::App* sub = cache_verb->add_subcommand(name, about);
     sub->callback([&cache, name] { cache.verb = name; });
@@ -433,19 +450,24 @@ int run(int argc, const char* const* argv) {
     return sub;
   };
   CLI::App* ls = cache_sub("ls", "one line an entry");
-  ls->add_option("pattern", cache.pattern, "only entries whose key contains this");
+  ls->add_option("pattern", cache.pattern, "only entries whose key contains this")
+      ->type_name("TEXT");
   cache_json.option =
       ls->add_flag("--json{-}", cache_json.file, "a JSON array, to stdout or --json=FILE");
   cache_sub("show", "entries in full")
-      ->add_option("pattern", cache.pattern, "text in the key")
+      ->add_option("pattern", cache.pattern, "entries whose key contains this")
+      ->type_name("TEXT")
       ->required();
   cache_sub("export", "all entries as JSON lines")
-      ->add_option("file", cache.file, "default: stdout");
+      ->add_option("file", cache.file, "default: stdout")
+      ->type_name("FILE");
   cache_sub("import", "entries from JSON lines; the newer of two stays")
-      ->add_option("file", cache.file)
+      ->add_option("file", cache.file, "as export wrote it")
+      ->type_name("FILE")
       ->required();
   cache_sub("merge", "another store's entries into this one")
       ->add_option("file", cache.file, "the other store")
+      ->type_name("STORE")
       ->required();
   cache_sub("verify", "check every row's digest and the file's structure");
   CLI::App* gc = cache_sub("gc", "drop damaged rows and what the flags name, and shrink the file");
@@ -458,6 +480,7 @@ int run(int argc, const char* const* argv) {
   CLI::App* doctor_verb =
       app.add_subcommand("doctor", "what was found on this machine, where, and what is missing");
   add_common(*doctor_verb, doctor);
+  doctor_verb->footer(environment_help());
   doctor_json.option =
       doctor_verb->add_flag("--json{-}", doctor_json.file, "as JSON, to stdout or --json=FILE");
 
