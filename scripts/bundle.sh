@@ -5,9 +5,9 @@ cd "$(dirname "$0")/.."
 out=build/bundle
 make -s build
 rm -rf "$out"
-mkdir -p "$out/bin" "$out/tests"
+mkdir -p "$out/bin"
 cp build/release/bin/lapidary build/release/bin/lapidary-worker "$out/bin/"
-cp -r suites LICENSE README.md "$out/"
+cp -r suites docs LICENSE README.md "$out/"
 # Optional libraries lie apart: LD_LIBRARY_PATH=bundle/lib finds them where the system has none.
 if [ "${WITH_LIBRARIES:-1}" = 1 ]; then
   mkdir -p "$out/lib"
