@@ -171,7 +171,17 @@ TEST_F(Cli, BadInputIsOneLineWithTheValueAndCodeTwo) {
       {"no line left", {"tune", "odd", "--only", "nothing"}, "no line of the suite is left"},
       {"both reports on stdout", with({"--json", "--csv"}), "both want stdout"},
       {"bench against nobody", {"bench", "odd", "--against", "cublas"}, "'cublas' is no backend"},
-      {"bench without rival", {"bench", "odd"}, "--against is required"},
+      {"a flag without its value", {"tune", "--m"}, "--m needs a value: LIST"},
+      {"a flag of which one is enough", with({"--store", "a", "--store", "b"}),
+       "--store is given more"},
+      {"one dash", {"tune", "-m", "1"}, "flags have two dashes"},
+      {"the beginning of a flag", {"cache", "gc", "--older"}, "did you mean '--older-than-days'?"},
+      {"a report into no folder", with({"--json=/proc/none/x"}), "there is no folder /proc/none"},
+      {"a report's file as a suite",
+       {"tune", "--json", path("out.json")},
+       "(if it is to be the report: --json="},
+      {"suite misspelt", {"tune", "lama3-8b"}, "did you mean 'llama3-8b'?"},
+      {"bench without rival", {"bench", "odd"}, "--against is missing"},
       {"bench never tunes", {"bench", "odd", "--against", "default", "--retune"}, "--retune"},
       {"bench has no budget",
        {"bench", "odd", "--against", "default", "--budget", "1s"},
@@ -444,7 +454,9 @@ TEST_F(Cli, ReportsGoIntoPipesAndThroughLinks) {
   // That is stdout: as --json alone, without the table.
   const RunOutput piped = run({"tune", "--m", "2", "--n", "8", "--k", "8", "--json=/dev/stdout"});
   EXPECT_THAT(piped.out, StartsWith("{\n  \"version\": 1,"));
-  EXPECT_EQ(run({"tune", "--m", "2", "--n", "8", "--k", "8", "--json=/proc/none/x"}).state.code, 1);
+  EXPECT_EQ(run({"tune", "--m", "2", "--n", "8", "--k", "8", "--json=" + folder_->path().string()})
+                .state.code,
+            1);
   EXPECT_EQ(run({"cache", "export", "/proc/none/x"}).state.code, 1);
 }
 
@@ -489,6 +501,8 @@ TEST_F(Cli, CacheListsExportsAndClearsWhatIsAsked) {
 TEST_F(Cli, HelpAndVersionAreOk) {
   EXPECT_EQ(run({"--help"}).state.code, 0);
   EXPECT_EQ(run({"tune", "--help"}).state.code, 0);
+  EXPECT_EQ(run({"help", "tune"}).out, run({"tune", "--help"}).out);
+  EXPECT_EQ(run({"help"}).out, run({"--help"}).out);
   EXPECT_THAT(run({"--version"}).out, StartsWith("lapidary "));
 }
 

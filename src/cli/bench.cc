@@ -97,7 +97,11 @@ int run_bench(const BenchArguments& arguments) {
       codes.push_back(kFailed);
     }
   }
-  if (interrupted()) codes.push_back(kInterrupted);
+  if (interrupted()) {
+    std::fprintf(stderr, "lapidary: interrupted; %zu of %zu problems were measured\n",
+                 bench.count(), lines.size());
+    codes.push_back(kInterrupted);
+  }
   if (gravest(codes) == kOk && bench.count() == 0) return kNoCandidate;
   return gravest(codes);
 }

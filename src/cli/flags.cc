@@ -1,5 +1,6 @@
 #include "cli/flags.h"
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -105,24 +106,29 @@ Result<std::vector<SuiteLine>> lines_from_flags(const std::vector<Flag>& flags) 
 }
 
 Result<std::vector<SuiteLine>> lines_from_suite(const std::string& name) {
-  std::vector<fs::path> places = {name};
-  if (name.find('/') == std::string::npos) {
-    std::error_code ignored;
-    const fs::path bin = fs::read_symlink("/proc/self/exe", ignored).parent_path();
-    const std::string file = name.ends_with(".json") ? name : name + ".json";
-    // In a bundle, in an installation, in a build folder of the sources.
-    for (const char* folder : {"../suites", "../share/lapidary/suites", "../../../suites"})
-      places.push_back(bin / folder / file);
+  const std::string file = name.ends_with(".json") ? name : name + ".json";
+  std::vector<fs::path> places = {name, file};
+  std::vector<std::string> known;
+  std::error_code ignored;
+  const fs::path bin = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  // In a bundle, in an installation, in a build folder of the sources.
+  for (const char* folder : {"../suites", "../share/lapidary/suites", "../../../suites"}) {
+    if (name.find('/') == std::string::npos) places.push_back(bin / folder / file);
+    for (const auto& entry : fs::directory_iterator(bin / folder, ignored)) {
+      if (entry.path().extension() == ".json") known.push_back(entry.path().stem());
+    }
   }
   for (const fs::path& place : places) {
-    std::error_code ignored;
     if (!fs::is_regular_file(place, ignored)) continue;
     LAPIDARY_TRY(const std::string json, read_file(place));
     LAPIDARY_TRY(Suite suite, suite_from_json(json, place.filename().string()));
     return std::move(suite.lines);
   }
+  std::ranges::sort(known);
+  std::string hint = did_you_mean(name, {known.begin(), known.end()});
+  if (hint.empty() && !known.empty()) hint = fmt::format("; those are {}", fmt::join(known, ", "));
   return fail(ErrorCode::invalid_argument,
-              "suite '{}' is no file, and no suite of that name comes with lapidary", name);
+              "suite '{}' is no file, and no suite of that name comes with lapidary{}", name, hint);
 }
 
 }  // namespace lapidary::cli

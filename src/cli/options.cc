@@ -2,7 +2,9 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
+#include <regex>
 #include <span>
 
 #include "cli/cli.h"
@@ -229,10 +231,20 @@ Result<std::vector<SuiteLine>> lines_of(const WorkFlags& flags) {
     }
     return lines_from_flags(keys);
   }
+  // A file behind --json reads as a suite.
+  const auto hint = [&](const std::string& suite) -> std::string {
+    for (const auto& [flag, file] :
+         {std::pair("--json", &flags.json), std::pair("--csv", &flags.csv)}) {
+      if (file->value() == "-")
+        return fmt::format(" (if it is to be the report: {}={})", flag, suite);
+    }
+    return "";
+  };
   if (!keys.empty()) {
-    return fail(ErrorCode::invalid_argument,
-                "--{} describes a problem, but the suite '{}' does that already; give one of them",
-                keys.front().first, flags.suites.front());
+    return fail(
+        ErrorCode::invalid_argument,
+        "--{} describes a problem, but the suite '{}' does that already; give one of them{}",
+        keys.front().first, flags.suites.front(), hint(flags.suites.front()));
   }
   std::int64_t max_m = std::numeric_limits<std::int64_t>::max();
   if (!flags.max_m.empty()) {
@@ -241,7 +253,7 @@ Result<std::vector<SuiteLine>> lines_of(const WorkFlags& flags) {
   std::vector<SuiteLine> chosen;
   for (const std::string& suite : flags.suites) {
     Result<std::vector<SuiteLine>> lines = lines_from_suite(suite);
-    if (!lines) return lines.error();
+    if (!lines) return Error{lines.error().code, lines.error().message + hint(suite)};
     for (SuiteLine& line : *lines) {
       const bool named =
           flags.only.empty() || std::ranges::any_of(flags.only, [&](const std::string& part) {
@@ -270,6 +282,16 @@ Status finish(const WorkFlags& flags, Work& work) {
   if (work.common.json == "-" && work.common.csv == "-") {
     return fail(ErrorCode::invalid_argument,
                 "--json and --csv both want stdout; give one of them a file, as in --json=FILE");
+  }
+  // Said now, not after an hour of measuring.
+  for (const auto& [flag, file] :
+       {std::pair("--json", &work.common.json), std::pair("--csv", &work.common.csv)}) {
+    const std::filesystem::path folder = std::filesystem::path(file->value_or("")).parent_path();
+    std::error_code ignored;
+    if (!folder.empty() && !std::filesystem::is_directory(folder, ignored)) {
+      return fail(ErrorCode::invalid_argument, "{}={}: there is no folder {}; make it first", flag,
+                  **file, folder.string());
+    }
   }
   return {};
 }
@@ -348,17 +370,31 @@ std::pair<const CLI::App*, std::string> active_verb(const CLI::App& app) {
   return {active, name};
 }
 
-/// The nearest flag to one that is not known.
-std::string suggestion(const CLI::App& active, const std::string& message) {
-  const std::size_t at = message.rfind(": ");
-  if (at == std::string::npos) return "";
-  std::string word = message.substr(at + 2);
-  word = word.substr(0, word.find_first_of(" ="));
+/// CLI11's message of a parse that failed, in our words, with the flag that may have been meant.
+std::string parse_message(const CLI::App& active, std::string message) {
+  std::ranges::replace(message, '\n', ' ');
+  const auto rewrite = [&](const char* pattern, const char* with) {
+    message = std::regex_replace(message, std::regex(pattern), with);
+  };
+  rewrite("^(.*): [0-9]+ required (.*) missing$", "$1 needs a value: $2");
+  rewrite("^(.*): At Most 1 required but received [0-9]+$", "$1 is given more than once");
+  rewrite("^The following arguments? (was|were) not expected: ([^ ]*).*$", "$2 is not known here");
+  std::smatch found;
+  if (!std::regex_match(message, found, std::regex("(-[^ =]*)[^ ]* is not known here")))
+    return message;
+  const std::string word = found[1];
+  if (!word.starts_with("--")) return message + "; flags have two dashes, all but -q and -h";
   std::vector<std::string> flags;
   for (const CLI::Option* option : active.get_options()) {
     for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
   }
-  return did_you_mean(word, std::vector<std::string_view>(flags.begin(), flags.end()));
+  for (const std::string& flag : flags) {
+    if (word.size() > 4 && flag.starts_with(word))
+      return fmt::format("{}; did you mean '{}'?", message, flag);
+  }
+  // Of flags with one letter each is near to each.
+  std::erase_if(flags, [](const std::string& flag) { return flag.size() < 5; });
+  return message + did_you_mean(word, {flags.begin(), flags.end()});
 }
 
 /// Why the words do not begin with a verb of `app`; empty when they do, or ask for help. CLI11
@@ -370,18 +406,20 @@ std::string wrong_verb(const CLI::App& app, std::span<const std::string> words,
   std::string choice;
   for (std::size_t i = 0; i < names.size(); ++i)
     choice += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
-  if (words.empty()) return fmt::format("'{}' needs a verb: {}", program, choice);
+  const std::string see = fmt::format(" (see {} --help)", program);
+  if (words.empty()) return fmt::format("'{}' needs a verb: {}{}", program, choice, see);
   const std::string& word = words.front();
   if (word == "-h" || word == "--help" || word == "--version") return "";
   if (word.starts_with('-'))
-    return fmt::format("'{}' comes before the verb; begin with {} {}", word, program, choice);
+    return fmt::format("'{}' comes before the verb; begin with {} {}{}", word, program, choice,
+                       see);
   for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
     if (verb->get_name() == word)
       return wrong_verb(*verb, words.subspan(1), fmt::format("{} {}", program, word));
   }
   const std::string meant = did_you_mean(word, {names.begin(), names.end()});
-  return fmt::format("'{}' is no verb of '{}'{}", word, program,
-                     !meant.empty() ? meant : "; it has " + choice);
+  return fmt::format("'{}' is no verb of '{}'{}{}", word, program,
+                     !meant.empty() ? meant : "; it has " + choice, see);
 }
 
 }  // namespace
@@ -436,7 +474,6 @@ int run(int argc, const char* const* argv) {
       app.add_subcommand("bench", "measure stored winners again, against a backend or the default");
   add_work(*bench_verb, bench_flags, bench.work.common);
   bench_verb->add_option("--against", bench.against, "a backend's name, or 'default'")
-      ->required()
       ->type_name("BACKEND");
 
   CLI::App* cache_verb =
@@ -485,6 +522,10 @@ int run(int argc, const char* const* argv) {
       doctor_verb->add_flag("--json{-}", doctor_json.file, "as JSON, to stdout or --json=FILE");
 
   std::vector<std::string> words(argv + 1, argv + argc);
+  if (!words.empty() && words.front() == "help") {  // `lapidary help tune`
+    words.erase(words.begin());
+    words.emplace_back("--help");
+  }
   Result<std::vector<Flag>> extra = operand_flags(words);
   if (!extra) {
     print_error(extra.error());
@@ -492,7 +533,7 @@ int run(int argc, const char* const* argv) {
   }
   tune_flags.work.keys = bench_flags.keys = *extra;
   if (const std::string wrong = wrong_verb(app, words, "lapidary"); !wrong.empty()) {
-    std::fprintf(stderr, "lapidary: %s (see lapidary --help)\n", wrong.c_str());
+    std::fprintf(stderr, "lapidary: %s\n", wrong.c_str());
     return kUsage;
   }
   try {
@@ -501,11 +542,9 @@ int run(int argc, const char* const* argv) {
   } catch (const CLI::Success& e) {
     return app.exit(e);  // --help, --version
   } catch (const CLI::ParseError& e) {
-    std::string message = e.what();
-    std::ranges::replace(message, '\n', ' ');
     const auto [verb, name] = active_verb(app);
-    std::fprintf(stderr, "lapidary: %s%s (see %s --help)\n", message.c_str(),
-                 suggestion(*verb, message).c_str(), name.c_str());
+    std::fprintf(stderr, "lapidary: %s (see %s --help)\n", parse_message(*verb, e.what()).c_str(),
+                 name.c_str());
     return kUsage;
   }
 
@@ -519,6 +558,10 @@ int run(int argc, const char* const* argv) {
     return run_tune(tune);
   }
   if (*bench_verb) {
+    if (bench.against.empty()) {
+      return refused(fail(ErrorCode::invalid_argument,
+                          "--against is missing; give a backend's name, or 'default'"));
+    }
     if (const Status done = finish(bench_flags, bench.work); !done) return refused(done.error());
     return run_bench(bench);
   }

@@ -254,6 +254,7 @@ std::string bench_table(const BenchSummary& summary) {
                                     : text(match.ours) + " vs " + text(match.theirs) +
                                           (match.repeated ? " (measured again)" : ""));
   }
+  if (summary.count() == 0) return table + "nothing was measured\n";
   double slowest = 0;
   for (const BenchedLine& line : summary.lines) {
     if (line.match && (slowest == 0 || line.match->ratio < slowest)) slowest = line.match->ratio;

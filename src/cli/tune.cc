@@ -122,8 +122,9 @@ int run_tune(const TuneArguments& arguments) {
                 static_cast<double>(peak_bytes) / (1 << 30));
   }
   if (interrupted()) {
-    std::fprintf(stderr, "lapidary: interrupted; %zu of %zu problems have a winner\n", winners,
-                 lines.size());
+    std::fprintf(
+        stderr,
+        "lapidary: interrupted; what is done is stored, the same command goes on from there\n");
     codes.push_back(kInterrupted);
   }
   return gravest(codes);
