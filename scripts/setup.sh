@@ -28,9 +28,11 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 # ptxas: what is there already, else NVIDIA's wheel into the build folder. Nothing on a CPU needs it yet, so a
-# network without it is no reason to stop.
+# network without it is no reason to stop; it is tried once a day.
 ptxas=build/tools/ptxas
-if ! command -v ptxas >/dev/null && [ ! -x "${CUDA_HOME:-/usr/local/cuda}/bin/ptxas" ] && [ ! -x "$ptxas" ]; then
+tried=build/tools/ptxas.missing
+if ! command -v ptxas >/dev/null && [ ! -x "${CUDA_HOME:-/usr/local/cuda}/bin/ptxas" ] && [ ! -x "$ptxas" ] &&
+   [ -z "$(find "$tried" -mmin -1440 2>/dev/null)" ]; then
   mkdir -p build/tools
   wheels=$(mktemp -d)
   if python3 -m pip download -q --no-deps -d "$wheels" nvidia-cuda-nvcc==13.0.88 2>/dev/null; then
@@ -44,6 +46,7 @@ os.chmod(sys.argv[2], 0o755)
 PY
     echo "setup: ptxas is $ptxas" >&2
   else
+    touch "$tried"
     echo "setup: no ptxas found and its wheel cannot be had; CPU work does not need it" >&2
   fi
   rm -rf "$wheels"

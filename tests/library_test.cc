@@ -162,5 +162,36 @@ TEST_F(Library, AStoreThatCannotBeWrittenIsAWarningAndSessionsComeAndGo) {
   EXPECT_THAT(Session::open(quiet).error().message, HasSubstr("cuda:0"));
 }
 
+class SlowLibrary : public Library {};
+
+TEST_F(SlowLibrary, SpansPastTwoToThe31ElementsWork) {
+  auto session = Session::open(options());
+  // B spans 40000 * 60000 = 2.4e9 elements, D 50000 * 45000; both with gaps, so that little of them
+  // is touched.
+  const GemmProblem wide_b{.m = 2,
+                           .n = 40000,
+                           .k = 64,
+                           .a = DType::e4m3,
+                           .b = DType::e4m3,
+                           .d = DType::f32,
+                           .ldb = 60000};
+  const GemmProblem tall_d{.m = 50000,
+                           .n = 8,
+                           .k = 16,
+                           .a = DType::e4m3,
+                           .b = DType::e4m3,
+                           .d = DType::e4m3,
+                           .ldd = 45000};
+  for (const GemmProblem& problem : {wide_b, tall_d}) {
+    const auto tuned = session->tune(problem);
+    ASSERT_TRUE(tuned) << tuned.error();
+    EXPECT_TRUE(tuned->winner);
+    for (const Measurement& row : tuned->candidates) {
+      EXPECT_NE(row.status, CandidateStatus::wrong) << text(row.candidate) << ": " << row.reason;
+      EXPECT_NE(row.status, CandidateStatus::failed) << text(row.candidate) << ": " << row.reason;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lapidary

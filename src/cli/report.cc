@@ -184,7 +184,7 @@ std::string tune_table(const TunedLine& line, bool all, bool colour) {
   const auto shown = [&](const Measurement& row) {
     return all || row.time_us || row.status == CandidateStatus::wrong ||
            row.status == CandidateStatus::failed || row.reason.starts_with("quarantined") ||
-           !r.winner;
+           row.reason.starts_with("dropped") || !r.winner;
   };
   for (const Measurement& row : r.candidates) {
     if (!shown(row)) continue;
