@@ -404,6 +404,12 @@ TEST_F(Cli, AWorkerThatCannotWorkIsCodeFive) {
   ASSERT_TRUE(output) << output.error();
   EXPECT_EQ(output->state.code, 5) << output->err;
   EXPECT_THAT(output->err, HasSubstr("lapidary-worker is neither beside this program nor in PATH"));
+  {
+    const With locks("LAPIDARY_LOCKS", "/proc/none");
+    const RunOutput locked = run({"tune", "--m", "1", "--n", "8", "--k", "8"});
+    EXPECT_EQ(locked.state.code, 5) << locked.err;
+    EXPECT_THAT(locked.err, HasSubstr("/proc/none"));
+  }
 }
 
 TEST_F(Cli, ABenchWhoseWorkerDiesIsCodeFiveAndSaysSoInItsRow) {

@@ -308,6 +308,7 @@ std::vector<Chunks> all_chunks(const GemmProblem& p, DType input) {
 }
 
 std::string refusal(const GemmProblem& p, DType input) {
+  if (p.m == 0 || p.n == 0) return "nothing to multiply";
   for (const auto& [what, value] : {std::pair("m", p.m),
                                     {"n", p.n},
                                     {"k", p.k},
@@ -349,32 +350,32 @@ Config config_of(const Chunks& c) {
 std::vector<Offer> library_offers(const GemmProblem& problem, const DeviceInfo& device,
                                   std::string_view backend, DType input, double efficiency,
                                   const Products& products) {
-  std::vector<Offer> offers;
   std::string refused = refusal(problem, input);
   if (refused.empty()) refused = thread_refusal(problem, device);
+  if (!refused.empty()) {
+    return {{.candidate = {std::string(backend), config_of({.input = input})}, .refused = refused}};
+  }
+  std::vector<Offer> offers;
   for (const Chunks& chunks : all_chunks(problem, input)) {
-    Offer offer{.candidate = {std::string(backend), config_of(chunks)}, .refused = refused};
-    if (refused.empty()) {
-      LibraryGemm gemm(problem, chunks);
-      if (const Status possible = sized(gemm, products); !possible)
-        offer.refused = possible.error().message;
-      offer.workspace_bytes = gemm.workspace_bytes();
-      offer.packed_bytes = gemm.packed_bytes();
-      // What is widened is written and read again; the intermediate likewise.
-      const double kn = static_cast<double>(problem.n) * static_cast<double>(problem.k) *
-                        static_cast<double>(problem.batch);
-      const double passes = std::max<double>(
-          1, static_cast<double>(chunks.m == 0 ? 1 : (problem.m + chunks.m - 1) / chunks.m));
-      double bytes = operand_bytes(problem) * passes;
-      if (problem.b != input) bytes += kn * size_bytes(input) * (chunks.pack ? 1 : 2);
-      bytes += 8.0 * static_cast<double>(problem.m) * static_cast<double>(problem.n) *
-               static_cast<double>(problem.batch);
-      offer.predicted_us =
-          roofline_us(device, flops(problem),
-                      efficiency * std::min(1.0, static_cast<double>(problem.m) / 8.0), bytes);
-    }
+    Offer offer{.candidate = {std::string(backend), config_of(chunks)}, .refused = ""};
+    LibraryGemm gemm(problem, chunks);
+    if (const Status possible = sized(gemm, products); !possible)
+      offer.refused = possible.error().message;
+    offer.workspace_bytes = gemm.workspace_bytes();
+    offer.packed_bytes = gemm.packed_bytes();
+    // What is widened is written and read again; the intermediate likewise.
+    const double kn = static_cast<double>(problem.n) * static_cast<double>(problem.k) *
+                      static_cast<double>(problem.batch);
+    const double passes = std::max<double>(
+        1, static_cast<double>(chunks.m == 0 ? 1 : (problem.m + chunks.m - 1) / chunks.m));
+    double bytes = operand_bytes(problem) * passes;
+    if (problem.b != input) bytes += kn * size_bytes(input) * (chunks.pack ? 1 : 2);
+    bytes += 8.0 * static_cast<double>(problem.m) * static_cast<double>(problem.n) *
+             static_cast<double>(problem.batch);
+    offer.predicted_us =
+        roofline_us(device, flops(problem),
+                    efficiency * std::min(1.0, static_cast<double>(problem.m) / 8.0), bytes);
     offers.push_back(std::move(offer));
-    if (!refused.empty()) break;  // the reason is the same for all
   }
   return offers;
 }

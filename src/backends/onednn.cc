@@ -333,7 +333,8 @@ class FusedMatmul final : public Executable {
   static Result<std::unique_ptr<FusedMatmul>> make(const GemmProblem& p, bool reordered) {
     if (p.scales != ScaleMode::none)
       return fail(ErrorCode::unsupported, "scales are no post-op of ours");
-    if (p.k == 0) return fail(ErrorCode::unsupported, "k = 0");
+    if (p.m == 0 || p.n == 0 || p.k == 0)
+      return fail(ErrorCode::unsupported, "nothing to multiply");
     if (p.numerics.rounded)
       return fail(ErrorCode::unsupported, "the class 'rounded' asks for a separate pass");
     LAPIDARY_TRY(std::vector<PostOp> chain, ChainMatcher(p.epilogue).match());

@@ -26,13 +26,13 @@ Result<DeviceLock> DeviceLock::acquire(std::string_view device,
       (void)::fchmod(fd, 0666);  // the umask may have narrowed it; others take the lock too
   }
   if (fd < 0)
-    return fail(ErrorCode::io, "worker: cannot open the device lock {}: {}", path,
+    return fail(ErrorCode::device_fault, "worker: cannot open the device lock {}: {}", path,
                 std::strerror(errno));
   for (int round = 0; ::flock(fd, LOCK_EX | LOCK_NB) != 0; ++round) {
     if (errno != EWOULDBLOCK && errno != EINTR) {
       const int why = errno;
       ::close(fd);
-      return fail(ErrorCode::io, "worker: cannot lock {}: {}", path, std::strerror(why));
+      return fail(ErrorCode::device_fault, "worker: cannot lock {}: {}", path, std::strerror(why));
     }
     if (round % 50 == 0) {
       char holder[32] = {};
