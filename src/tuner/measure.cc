@@ -83,8 +83,8 @@ Result<std::vector<Measurement>> measure(const std::vector<Offer>& chosen, const
     const double hopeless = prepared->time_us > kLongRunUs ? 2.5 : 10;
     if (rows.size() > 1 && prepared->time_us > hopeless * best_first) {
       row.status = CandidateStatus::slow;
-      row.reason = fmt::format("dropped after its first run of {:.1f} us, {:.1f}x the fastest",
-                               prepared->time_us, prepared->time_us / best_first);
+      row.reason = fmt::format("dropped after its first runs, {:.3g} ms, {:.1f}x the fastest",
+                               prepared->time_us * 1e-3, prepared->time_us / best_first);
       probe.release(offer.candidate);
       continue;
     }

@@ -10,7 +10,8 @@ namespace lapidary::tuner {
 namespace {
 
 constexpr int kMaxRivals = 8;
-constexpr double kSlower = 1.05;  // behind by more than this is measured again before it counts
+constexpr double kSlower = 1.05;  // behind by more than this is measured again before it counts,
+constexpr double kFaster = 2;     // and so is a lead that is too good to be true
 
 }  // namespace
 
@@ -86,7 +87,7 @@ Result<Rematch> rematch(const GemmProblem& problem, const Candidate& ours,
     match.ours_us = fought.first_us;
     match.theirs_us = fought.second_us;
     match.ratio = fought.second_us / fought.first_us;
-    if (match.ratio >= 1 / kSlower) break;
+    if (match.ratio >= 1 / kSlower && match.ratio <= kFaster) break;
   }
   return match;
 }
