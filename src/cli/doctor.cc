@@ -15,7 +15,7 @@ int run_doctor(const Common& common) {
   std::string text;
   int code = kOk;
   const auto row = [&](const char* what, const std::string& state, const std::string& detail) {
-    text += fmt::format("{:<12} {:<8} {}\n", what, state, detail);
+    text += fmt::format("{:<17} {:<8} {}\n", what, state, detail);
     json["checks"].push_back({{"what", what}, {"state", state}, {"detail", detail}});
   };
   row("lapidary", "ok", LAPIDARY_VERSION);

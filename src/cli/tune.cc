@@ -51,7 +51,7 @@ int run_tune(const TuneArguments& arguments) {
     const SuiteLine& line = lines[i];
     if (arguments.budget_total_s > 0 && elapsed() >= arguments.budget_total_s) {
       print_error(fail(ErrorCode::timeout,
-                       "tune: --budget-total of {:.0f} s ended with {} of {} problems done; the "
+                       "tune: --budget-total of {:g} s ended with {} of {} problems done; the "
                        "same command goes on from there",
                        arguments.budget_total_s, i, lines.size()));
       codes.push_back(kTimeout);

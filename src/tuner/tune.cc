@@ -92,7 +92,7 @@ Result<TuneResult> tune(const GemmProblem& problem, const Tools& tools,
     remember(tools.store, device, result);
   } else if (!budget.left()) {
     return fail(ErrorCode::timeout,
-                "tune: {}: {:.1f} s ended before a candidate was proved; give a larger --budget",
+                "tune: {}: {:g} s ended before a candidate was proved; give a larger --budget",
                 summary(problem), options.budget_s);
   }
   return result;

@@ -369,7 +369,8 @@ Status serve(int in, int out, std::span<const backends::Backend* const> backends
     } else {
       reply.error = request.error();
     }
-    LAPIDARY_TRY_STATUS(send_frame(out, encode(reply)));
+    // A parent that is gone needs no answer, and no complaint.
+    if (!send_frame(out, encode(reply))) return {};
   }
 }
 
