@@ -186,10 +186,7 @@ Result<Plan> Session::plan(const GemmProblem& problem) {
   }
   LAPIDARY_TRY(const std::vector<Candidate> candidates,
                ranked(whole, impl_->device, [&](const Candidate& candidate) {
-                 const auto entry =
-                     impl_->store->find(store::Kind::quarantine,
-                                        store::quarantine_key(impl_->device, whole, candidate));
-                 return entry && entry->has_value() ? (*entry)->value : std::string();
+                 return tuner::quarantined(*impl_->store, impl_->device, whole, candidate);
                }));
   Error last;
   for (const Candidate& candidate : candidates) {

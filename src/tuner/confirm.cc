@@ -54,8 +54,8 @@ Result<std::size_t> confirm(std::vector<Measurement>& measured, std::size_t winn
   // What decides is what is shown and stored.
   measured[winner].time_us = fought->first_us;
   measured.front().time_us = fought->second_us;
-  const double noise = std::max({0.005, 2 * measured[winner].spread, 2 * fallback.spread});
-  return fought->first_us * (1 + noise) < fought->second_us ? winner : std::size_t{0};
+  const double slack = std::max(noise(measured[winner]), noise(fallback));
+  return fought->first_us * (1 + slack) < fought->second_us ? winner : std::size_t{0};
 }
 
 }  // namespace lapidary::tuner

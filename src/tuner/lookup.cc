@@ -17,15 +17,35 @@ std::optional<TuneResult> lookup(store::Store& store, const DeviceInfo& device,
   return *std::move(result);
 }
 
-void remember(store::Store& store, const DeviceInfo& device, const TuneResult& result) {
+namespace {
+
+void put(store::Store& store, store::Kind kind, std::string key, std::string value) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const Status put =
-      store.put({.kind = store::Kind::result,
-                 .key = store::result_key(device, result.problem),
-                 .value = to_json(result),
+  const Status status =
+      store.put({.kind = kind,
+                 .key = std::move(key),
+                 .value = std::move(value),
                  .created_s = std::chrono::duration_cast<std::chrono::seconds>(now).count()});
   // A tune is not lost because it cannot be remembered: the caller has the result.
-  if (!put) log(LogLevel::warning, "store: {}", put.error().message);
+  if (!status) log(LogLevel::warning, "store: {}", status.error().message);
+}
+
+}  // namespace
+
+void remember(store::Store& store, const DeviceInfo& device, const TuneResult& result) {
+  put(store, store::Kind::result, store::result_key(device, result.problem), to_json(result));
+}
+
+std::string quarantined(store::Store& store, const DeviceInfo& device, const GemmProblem& problem,
+                        const Candidate& candidate) {
+  const auto entry =
+      store.find(store::Kind::quarantine, store::quarantine_key(device, problem, candidate));
+  return entry && entry->has_value() ? (*entry)->value : "";
+}
+
+void quarantine(store::Store& store, const DeviceInfo& device, const GemmProblem& problem,
+                const Candidate& candidate, const std::string& why) {
+  put(store, store::Kind::quarantine, store::quarantine_key(device, problem, candidate), why);
 }
 
 }  // namespace lapidary::tuner

@@ -10,13 +10,13 @@ namespace {
 constexpr double kNoiseFloor =
     0.005;  // 0.5 %: below this, differences of medians come and go between processes
 
-double noise(const Measurement& row) { return std::max(kNoiseFloor, 2 * row.spread); }
-
 bool proved(const Measurement& row) {
   return row.status == CandidateStatus::ok && row.verified && row.time_us;
 }
 
 }  // namespace
+
+double noise(const Measurement& row) { return std::max(kNoiseFloor, 2 * row.spread); }
 
 std::optional<std::size_t> select(const std::vector<Measurement>& measured) {
   std::optional<std::size_t> fastest;

@@ -43,6 +43,12 @@ std::optional<TuneResult> lookup(store::Store& store, const DeviceInfo& device,
                                  const GemmProblem& problem);
 void remember(store::Store& store, const DeviceInfo& device, const TuneResult& result);
 
+/// Why a candidate is quarantined for a problem, "" when it is not; and the entry that makes it so.
+std::string quarantined(store::Store& store, const DeviceInfo& device, const GemmProblem& problem,
+                        const Candidate& candidate);
+void quarantine(store::Store& store, const DeviceInfo& device, const GemmProblem& problem,
+                const Candidate& candidate, const std::string& why);
+
 /// Fills in the reason of every offer that cannot be used: over the workspace limit, predicted to
 /// run too long, quarantined (`quarantined` gives the reason, or "").
 void refuse(std::vector<Offer>& offers, const GemmProblem& problem, const TuneOptions& options,
@@ -72,6 +78,10 @@ Result<std::vector<Measurement>> race(std::vector<Offer> chosen, const Probe& pr
 
 /// True for an error that is no candidate's: it ends the tune.
 bool ends_the_tune(const Error& error);
+
+/// The part of its time by which a candidate's median may be chance: max of 0.5 % and twice the
+/// spread.
+double noise(const Measurement& row);
 
 /// Medians in microseconds of two candidates that are replayed in turn (A B B A), so many times
 /// each.

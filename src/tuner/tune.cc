@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "support/log.h"
 #include "tuner/probe.h"
 #include "tuner/rematch.h"
 #include "tuner/stages.h"
@@ -49,25 +48,16 @@ Result<TuneResult> tune(const GemmProblem& problem, const Tools& tools,
       worker::Reply enumerated,
       tools.worker.call({.ask = worker::Ask::offers, .problem = text(problem), .candidate = {}}));
   std::vector<Offer>& offers = enumerated.offers;
-  refuse(offers, problem, options, [&](const Candidate& candidate) -> std::string {
-    const auto entry = tools.store.find(store::Kind::quarantine,
-                                        store::quarantine_key(device, problem, candidate));
-    return entry && entry->has_value() ? (*entry)->value : "";
+  refuse(offers, problem, options, [&](const Candidate& candidate) {
+    return quarantined(tools.store, device, problem, candidate);
   });
   const Ranked ranked = rank(offers, options);
 
-  WorkerProbe worker(
-      tools.worker, problem, options,
-      options.rotate_bytes > 0 ? options.rotate_bytes : rotation_bytes(device),
-      [&](const Candidate& candidate, const std::string& why) {
-        const auto now = std::chrono::system_clock::now().time_since_epoch();
-        const Status put = tools.store.put(
-            {.kind = store::Kind::quarantine,
-             .key = store::quarantine_key(device, problem, candidate),
-             .value = why,
-             .created_s = std::chrono::duration_cast<std::chrono::seconds>(now).count()});
-        if (!put) log(LogLevel::warning, "store: {}", put.error().message);
-      });
+  WorkerProbe worker(tools.worker, problem, options,
+                     options.rotate_bytes > 0 ? options.rotate_bytes : rotation_bytes(device),
+                     [&](const Candidate& candidate, const std::string& why) {
+                       quarantine(tools.store, device, problem, candidate, why);
+                     });
   const Probe probe = worker.probe();
   LAPIDARY_TRY(result.candidates, race(ranked.chosen, probe, budget, options));
   if (const std::optional<std::size_t> first = select(result.candidates)) {

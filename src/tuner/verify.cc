@@ -39,8 +39,8 @@ Status verify(std::vector<Measurement>& measured, const Probe& probe, const Budg
         *std::ranges::min_element(order, {}, [&](std::size_t i) { return *measured[i].time_us; });
     const Measurement& row = measured[next];
     if (best) {
-      const double limit = *measured[*best].time_us *
-                           (1 + std::max({0.005, 2 * row.spread, 2 * measured[*best].spread}));
+      const double limit =
+          *measured[*best].time_us * (1 + std::max(noise(row), noise(measured[*best])));
       if (*row.time_us > limit) break;
     }
     LAPIDARY_TRY_STATUS(judge(measured[next]));

@@ -36,8 +36,6 @@ class Client {
   Result<Reply> call(const Request& request, std::chrono::milliseconds silence);
 
   bool lives() const { return process_.has_value(); }
-  /// What it announced last; names the step to blame.
-  const std::string& last_step() const { return last_step_; }
   /// Device and backends, as the first worker said.
   Result<Reply> hello();
   void stop();
