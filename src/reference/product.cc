@@ -82,13 +82,24 @@ bool all_integers(const float* values, std::int64_t count) {
   return other == 0;
 }
 
+/// Tensor cores align the products of a step and what is added to the largest of them and keep 14
+/// bits (DeepSeek-V3 technical report, sec. 3.5.2): each addend is off by less than 2^-13 of it.
+constexpr double kNarrowUnit = 0x1p-13;
+constexpr double kPromotion = 128;  // products after which a sum goes into an f32 register
+
 }  // namespace
 
 AccumulatorModel::AccumulatorModel(const GemmProblem& p) {
-  const bool fp8 = size_bytes(p.a) == 1 || size_bytes(p.b) == 1;
-  if (p.numerics.fast_fp8 && fp8) {
-    unit = 0x1p-13;
-    most_exact = 4096;
+  const double k = double(p.k);
+  // A tensor core's step adds 32 products and what it has so far.
+  const auto narrow = [](double products) {
+    return std::expm1((products + std::ceil(products / 32)) * std::log1p(kNarrowUnit));
+  };
+  double narrow_error = 0;
+  if (size_bytes(p.a) == 1 || size_bytes(p.b) == 1) {
+    most_narrow = 4096;
+    narrow_products = p.numerics.fast_fp8 ? k : std::min(k, kPromotion);
+    narrow_error = narrow(narrow_products);
   }
   double smallest = kTiny;
   if (p.numerics.f16_acc) {
@@ -97,8 +108,8 @@ AccumulatorModel::AccumulatorModel(const GemmProblem& p) {
     overflow = 65504;
     smallest = 0x1p-14;
   }
-  const double k = double(p.k);
   relative = std::expm1((k + 2) * std::log1p(unit)) + (k + 8) * 0x1p-52;
+  relative += narrow_error * (1 + relative);
   if (p.numerics.tf32 && p.a == DType::f32 && p.b == DType::f32) {
     cuts_inputs = true;
     relative += (2 * 0x1p-10 + 0x1p-20) * (1 + relative);
@@ -271,7 +282,14 @@ Bounded ProductTile::at(std::int64_t row, std::int64_t col) const {
   bool exact = std::isinf(value) || (magnitudes == 0 && (a.most == 0 || b.most == 0));
   if (integers_ && !exact && !rows_fractional_ && !cols_fractional_) {
     const int grain = a.grain + b.grain;
-    exact = grain > -100 && magnitudes <= std::ldexp(model_.most_exact, std::min(grain, 100));
+    const auto below = [&](double sum, double most) {
+      return sum <= std::ldexp(most, std::min(grain, 100));
+    };
+    // What a narrow accumulator holds between two promotions.
+    const double narrow =
+        std::min(magnitudes, model_.narrow_products * double(a.most) * double(b.most));
+    exact =
+        grain > -100 && below(magnitudes, model_.most_exact) && below(narrow, model_.most_narrow);
     if (model_.cuts_inputs)
       exact = exact && double(a.most) <= std::ldexp(1024, a.grain) &&
               double(b.most) <= std::ldexp(1024, b.grain);

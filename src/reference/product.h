@@ -17,8 +17,9 @@
 // takes part in at most k + 2 roundings, so
 //   |acc - value| <= ((1 + u)^(k + 2) - 1) * sum_k |a_ik| |b_jk|
 // for any order (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sec. 3.1
-// and 4.2); this form holds for every k, g_n = n u / (1 - n u) only while n u < 1. u is 2^-24;
-// 2^-11 under f16_acc; 2^-13 for fast_fp8, whose tensor core sums keep about 14 bits. tf32 may
+// and 4.2); this form holds for every k, g_n = n u / (1 - n u) only while n u < 1. u is 2^-24,
+// and 2^-11 under f16_acc. Sums of fp8 are narrower in tensor cores: 2^-13 for each of the products
+// between two promotions to f32, 128 of them or, with fast_fp8, all k. tf32 may
 // round or cut both inputs to 11 bits: 2 * 2^-10 more of the sum. Products and inputs below 2^-126
 // may be flushed: k * 2^-126 * (1 + max |a_i| + max |b_j|). A sum of magnitudes beyond the
 // accumulator's largest number may overflow on its way: then anything is right.
@@ -34,14 +35,16 @@ inline constexpr std::int64_t kTile = 64;  ///< rows and columns of a tile
 /// Bounds of an accumulator of one problem.
 struct AccumulatorModel {
   explicit AccumulatorModel(const GemmProblem& problem);
-  double unit = kUnit;         ///< u
-  double relative = 0;         ///< of the sum of magnitudes, everything included
-  double flushed = 0;          ///< per (1 + max |a_i| + max |b_j|)
-  double overflow = kMaxF32;   ///< sums of magnitudes beyond may overflow
-  double most_exact = 0x1p24;  ///< 1 / u
-  bool cuts_inputs = false;    ///< tf32
-  bool rounds = false;         ///< may pass through `type`
-  DType type = DType::f32;     ///< D's
+  double unit = kUnit;          ///< u
+  double relative = 0;          ///< of the sum of magnitudes, everything included
+  double flushed = 0;           ///< per (1 + max |a_i| + max |b_j|)
+  double overflow = kMaxF32;    ///< sums of magnitudes beyond may overflow
+  double most_exact = 0x1p24;   ///< 1 / u
+  double narrow_products = 0;   ///< that fp8's narrow accumulator adds up before it is promoted
+  double most_narrow = 0x1p24;  ///< and the largest sum that it holds exactly
+  bool cuts_inputs = false;     ///< tf32
+  bool rounds = false;          ///< may pass through `type`
+  DType type = DType::f32;      ///< D's
 };
 
 /// Computes tiles of A * B^T; keeps its buffers from one to the next. One for each thread.
