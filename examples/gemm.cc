@@ -24,9 +24,10 @@ int main() {
   if (!epilogue) return fail(epilogue.error());
   const GemmProblem problem{.m = 16, .n = 1024, .k = 512, .epilogue = *epilogue, .constant = {"b"}};
 
-  auto session = Session::open({.on_warning = [](std::string_view line) {
-    std::fprintf(stderr, "gemm: %.*s\n", static_cast<int>(line.size()), line.data());
-  }});
+  auto session = Session::open({.device = "cpu", .on_warning = [](std::string_view line) {
+                                  std::fprintf(stderr, "gemm: %.*s\n",
+                                               static_cast<int>(line.size()), line.data());
+                                }});
   if (!session) return fail(session.error());
 
   const auto tuned = session->tune(problem, {.budget_s = 20});

@@ -19,7 +19,8 @@ class Library : public ::testing::Test {
  protected:
   void SetUp() override { ::setenv("LAPIDARY_LOCKS", folder_->path().c_str(), 1); }
   SessionOptions options() {
-    return {.store = (folder_->path() / "store.db").string(),
+    return {.device = "cpu",
+            .store = (folder_->path() / "store.db").string(),
             .worker = LAPIDARY_BUILD_DIR "/bin/lapidary-worker"};
   }
   static GemmProblem problem(std::int64_t m) {

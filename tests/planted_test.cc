@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "driver/cpu.h"
 #include "store/store.h"
 #include "support/files.h"
 #include "support/subprocess.h"
@@ -42,7 +43,7 @@ class Planted : public ::testing::Test {
     EXPECT_TRUE(problem) << problem.error();
     EXPECT_TRUE(client.hello()) << client.hello().error();
     const auto start = steady_clock::now();
-    const auto result = tuner::tune(*problem, {client, *store_},
+    const auto result = tuner::tune(*problem, {client, *store_, driver::cpu_info()},
                                     {.keep = 30, .rotate_bytes = 1 << 20, .retune = true});
     EXPECT_TRUE(result) << result.error();
     return {*result, std::chrono::duration<double>(steady_clock::now() - start).count()};

@@ -15,7 +15,7 @@ int main() {
   const lapidary::worker::PlantedBackend planted;
   std::vector<const lapidary::backends::Backend*> backends = {lapidary::backends::all().front(),
                                                               &planted};
-  const lapidary::Status status = lapidary::worker::serve(STDIN_FILENO, out, backends);
+  const lapidary::Status status = lapidary::worker::serve(STDIN_FILENO, out, "cpu", backends);
   if (!status) std::fprintf(stderr, "planted-worker: %s\n", status.error().message.c_str());
   return status ? 0 : 1;
 }

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "lapidary/device.h"
 #include "lapidary/problem.h"
 
 namespace lapidary {
@@ -66,19 +67,9 @@ struct TuneResult {
   std::optional<Measurement> fallback{};  ///< the default: ranked first without measuring
   std::vector<Measurement> candidates{};  ///< all, fastest first, then refused ones
   double tune_seconds = 0;                ///< 0 for a store hit
+  double first_seconds = 0;               ///< what the tune took that this comes from
   bool from_store = false;
   bool operator==(const TuneResult&) const = default;
-};
-
-/// What tells one device from another in keys and reports.
-struct DeviceInfo {
-  std::string id{};              ///< "cpu", "cuda:0"
-  std::string name{};            ///< "Intel(R) Xeon(R) ..., avx512_bf16, 2 threads"
-  std::string key{};             ///< what winners depend on: model, instruction set, threads
-  int threads = 1;               ///< or SMs
-  std::int64_t cache_bytes = 0;  ///< last-level cache
-  std::int64_t memory_bytes = 0;
-  bool operator==(const DeviceInfo&) const = default;
 };
 
 }  // namespace lapidary

@@ -23,7 +23,8 @@
 namespace lapidary {
 
 struct SessionOptions {
-  std::string device = {};  ///< "cpu"; empty: $LAPIDARY_DEVICE, else the first GPU, else the CPU
+  /// "cpu", "cuda:0"; empty: $LAPIDARY_DEVICE, else the first GPU, else the CPU.
+  std::string device = {};
   std::string store =
       {};  ///< file of tuned winners; empty: $LAPIDARY_STORE, else the user's cache folder
   std::string worker =
@@ -46,11 +47,14 @@ struct RunArguments {
   /// One address for each of Plan::operands(), in that order: element (0, 0), the operand's offset
   /// already added.
   std::span<void* const> operands;
-  void* workspace = nullptr;  ///< Plan::workspace_bytes() bytes, 64-byte aligned, of this call
-                              ///< alone while it runs
+  /// Plan::workspace_bytes() bytes, 64-byte aligned (256 on a GPU), of this call alone while it
+  /// runs. On a GPU all addresses are the device's.
+  void* workspace = nullptr;
   void* packed = nullptr;  ///< Plan::packed_bytes() bytes that Plan::pack has filled; may be shared
                            ///< by all calls
-  void* stream = nullptr;  ///< of the device; a CPU has none and the call returns when D is written
+  /// A CUstream (or cudaStream_t) of the device, also one that is being captured: the call returns
+  /// when the work is queued. A CPU has none and the call returns when D is written.
+  void* stream = nullptr;
 };
 
 /// A kernel chosen and made ready for one problem. Immutable and cheap to copy; any number of

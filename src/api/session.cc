@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "backends/backend.h"
+#include "driver/device.h"
 #include "lapidary/gemm.h"
 #include "store/store.h"
 #include "support/env.h"
@@ -11,7 +12,6 @@
 #include "tuner/stages.h"
 #include "tuner/tune.h"
 #include "worker/client.h"
-#include "worker/server.h"
 
 namespace lapidary {
 
@@ -55,6 +55,7 @@ Result<std::unique_ptr<backends::Executable>> compile(const GemmProblem& problem
   const auto backend = std::ranges::find(all, candidate.backend, &backends::Backend::name);
   if (backend == all.end())
     return fail(ErrorCode::unsupported, "plan: no backend '{}' in this build", candidate.backend);
+  LAPIDARY_TRY([[maybe_unused]] const driver::Current current, driver::Current::make(device.id));
   return (*backend)->compile(problem, candidate.config, device);
 }
 
@@ -62,9 +63,12 @@ Result<std::unique_ptr<backends::Executable>> compile(const GemmProblem& problem
 Result<std::vector<Candidate>> ranked(
     const GemmProblem& problem, const DeviceInfo& device,
     const std::function<std::string(const Candidate&)>& quarantined) {
+  LAPIDARY_TRY([[maybe_unused]] const driver::Current current, driver::Current::make(device.id));
   std::vector<Offer> offers;
-  for (const backends::Backend* backend : backends::all())
-    std::ranges::move(backend->candidates(problem, device), std::back_inserter(offers));
+  for (const backends::Backend* backend : backends::all()) {
+    if (backend->serves(device))
+      std::ranges::move(backend->candidates(problem, device), std::back_inserter(offers));
+  }
   tuner::refuse(offers, problem, {.limit_us = INFINITY}, quarantined);
   std::vector<Candidate> found;
   for (const Offer& offer : tuner::rank(offers, {.keep = 1000, .explore = 0}).chosen)
@@ -149,14 +153,14 @@ Session::~Session() = default;
 const DeviceInfo& Session::device() const { return impl_->device; }
 
 Result<Session> Session::open(const SessionOptions& options) {
-  const std::string device =
-      !options.device.empty() ? options.device : env("LAPIDARY_DEVICE").value_or("cpu");
-  if (device != "cpu")
-    return fail(ErrorCode::invalid_argument, "session: '{}' is no device of this build; use cpu",
-                device);
+  std::string device =
+      !options.device.empty() ? options.device : env("LAPIDARY_DEVICE").value_or("");
+  if (device.empty()) device = driver::default_device();
   auto impl = std::make_unique<Impl>();
   impl->options = options;
-  impl->device = worker::cpu_device();
+  Result<DeviceInfo> info = driver::describe_device(device);
+  if (!info) return fail(info.error().code, "session: device {}: {}", device, info.error().message);
+  impl->device = *std::move(info);
   if (options.on_warning) {
     impl->listening = true;
     impl->sink_before =
@@ -212,6 +216,7 @@ Result<TuneResult> Session::tune(const GemmProblem& problem, const TuneSettings&
                  worker::find_worker(self.options.worker, self.options.installed_worker));
     self.worker = std::make_unique<worker::Client>(worker::ClientOptions{
         .program = program,
+        .device = self.device.id,
         .extra_env = {},
         .on_beat =
             [&self](std::string_view step) {

@@ -13,9 +13,9 @@ namespace lapidary::backends {
 /// What one run reads and writes.
 struct Arguments {
   std::span<void* const> operands;  ///< in the order of operands(problem); offsets already applied
-  void* workspace = nullptr;        ///< workspace_bytes() bytes, 64-byte aligned on a CPU
-  void* packed = nullptr;           ///< packed_bytes() bytes that `pack` has filled
-  void* stream = nullptr;           ///< null on a CPU: the call returns when D is written
+  void* workspace = nullptr;  ///< workspace_bytes() bytes, 64-byte aligned on a CPU, 256 on a GPU
+  void* packed = nullptr;     ///< packed_bytes() bytes that `pack` has filled
+  void* stream = nullptr;     ///< null on a CPU: the call returns when D is written
 };
 
 /// A candidate made ready for one problem. Immutable and shared; everything a call needs is in its
@@ -35,6 +35,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
+  /// Does it make kernels for such a device at all?
+  virtual bool serves(const DeviceInfo& device) const { return device.id == "cpu"; }
   /// "oneDNN 2.6.3 at /usr/lib/...", or in the error what is missing and what to install. Loads the
   /// library.
   virtual Result<std::string> version() const = 0;
@@ -46,7 +48,7 @@ class Backend {
                                                       const DeviceInfo& device) const = 0;
 };
 
-/// All backends for a device, in the order of list.inc.
+/// All backends for all devices, in the order of list.inc.
 std::span<const Backend* const> all();
 
 }  // namespace lapidary::backends

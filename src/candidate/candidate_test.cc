@@ -71,7 +71,7 @@ TuneResult example() {
   result.winner = winner;
   result.fallback = gpu;
   result.candidates = {winner, gpu, refused};
-  result.tune_seconds = 12.25;
+  result.tune_seconds = result.first_seconds = 12.25;
   return result;
 }
 

@@ -151,7 +151,7 @@ std::string to_json(const TuneResult& result) {
   for (std::size_t i = 0; i < result.candidates.size(); ++i) {
     out += (i == 0 ? "" : ",") + to_json(result.candidates[i]);
   }
-  return out + R"(],"tune_seconds":)" + figure(result.tune_seconds) + "}";
+  return out + R"(],"tune_seconds":)" + figure(result.first_seconds) + "}";
 }
 
 Result<TuneResult> tune_result_from_json(std::string_view json) {
@@ -176,7 +176,7 @@ Result<TuneResult> tune_result_from_json(std::string_view json) {
                  measurement_from_value("tune result: candidates", item));
   }
   LAPIDARY_TRY(const auto* seconds, members.required("tune_seconds", Kind::real));
-  result.tune_seconds = seconds->real;
+  result.tune_seconds = result.first_seconds = seconds->real;
   LAPIDARY_TRY_STATUS(members.finish());
   return result;
 }

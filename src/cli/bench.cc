@@ -37,7 +37,8 @@ std::pair<BenchedLine, int> bench_line(const SuiteLine& line, const BenchArgumen
     rivals = *std::move(found);
   }
   Result<tuner::Rematch> match =
-      tuner::rematch(line.problem, stored->winner->candidate, rivals, tools, options);
+      tuner::rematch(line.problem, stored->winner->candidate, rivals, tools, options,
+                     {.steady_s = arguments.steady_s, .time_same = arguments.all});
   if (!match) return skip_for(match.error());
   row.match = *match;
   return {std::move(row), kOk};
@@ -75,7 +76,8 @@ int run_bench(const BenchArguments& arguments) {
     session->progress->task(
         fmt::format("[{}/{}] {} m={}", i + 1, lines.size(), line.name, line.problem.m));
     auto [row, code] =
-        bench_line(line, arguments, {*session->worker, *session->store}, hello->device, options);
+        bench_line(line, arguments, {*session->worker, *session->store, hello->device},
+                   hello->device, options);
     if (interrupted()) break;
     if (code != kOk) {
       session->progress->clear();

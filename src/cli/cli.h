@@ -33,7 +33,8 @@ int exit_code(const Error& error);
 /// What several verbs share.
 struct Common {
   std::string device, store, worker;
-  std::string threads, onednn, openblas;  ///< empty: as the environment says
+  /// Empty: as the environment says.
+  std::string threads, onednn, openblas, libcuda, cublaslt, nvml;
   std::optional<std::string> json,
       csv;  ///< "-": stdout in place of the table; else a file beside it
   bool quiet = false;
@@ -57,6 +58,8 @@ struct TuneArguments {
 struct BenchArguments {
   Work work;
   std::string against;
+  double steady_s = 0;  ///< length of a block under the power limit; 0: burst alone
+  bool all = false;     ///< measure also where winner and rival are the same
 };
 
 struct CacheArguments {

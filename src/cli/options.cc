@@ -93,13 +93,17 @@ void add_store(CLI::App& app, Common& common) {
 
 /// What verbs with a worker share.
 void add_common(CLI::App& app, Common& common) {
-  app.add_option("--device", common.device, "cpu; default: the first GPU, else cpu")
+  app.add_option("--device", common.device, "cpu or cuda:N; default: the first GPU, else cpu")
       ->type_name("DEVICE");
   add_store(app, common);
   app.add_option("--worker", common.worker, "path of lapidary-worker")->type_name("FILE");
   app.add_option("--threads", common.threads, "threads of CPU kernels")->type_name("N");
   app.add_option("--onednn", common.onednn, "path of libdnnl.so")->type_name("FILE");
   app.add_option("--openblas", common.openblas, "path of libopenblas.so")->type_name("FILE");
+  app.add_option("--libcuda", common.libcuda, "path of the NVIDIA driver's libcuda.so.1")
+      ->type_name("FILE");
+  app.add_option("--cublaslt", common.cublaslt, "path of libcublasLt.so")->type_name("FILE");
+  app.add_option("--nvml", common.nvml, "path of libnvidia-ml.so.1")->type_name("FILE");
 }
 
 /// Hands the flags that the worker reads to it, by way of the environment.
@@ -113,7 +117,10 @@ Status set_environment(const Common& common) {
   }
   for (const auto& [name, value] : {std::pair("LAPIDARY_THREADS", &common.threads),
                                     std::pair("LAPIDARY_ONEDNN", &common.onednn),
-                                    std::pair("LAPIDARY_OPENBLAS", &common.openblas)}) {
+                                    std::pair("LAPIDARY_OPENBLAS", &common.openblas),
+                                    std::pair("LAPIDARY_LIBCUDA", &common.libcuda),
+                                    std::pair("LAPIDARY_CUBLASLT", &common.cublaslt),
+                                    std::pair("LAPIDARY_NVML", &common.nvml)}) {
     if (!value->empty()) ::setenv(name, value->c_str(), 1);
   }
   return {};
@@ -149,7 +156,7 @@ struct WorkFlags {
   std::vector<std::string> suites, only;
   std::vector<Flag> keys;
   std::vector<std::string> values[std::size(kKeys)];
-  std::string max_m, seed, rounds;
+  std::string max_m, only_m, seed, rounds;
   OptionalFile json, csv;
 };
 struct TuneFlags {
@@ -179,6 +186,9 @@ void add_work(CLI::App& app, WorkFlags& flags, Common& common) {
       ->group("Choice");
   app.add_option("--max-m", flags.max_m, "of a suite, only problems with m up to this")
       ->type_name("M")
+      ->group("Choice");
+  app.add_option("--only-m", flags.only_m, "of a suite, only problems with m of this list")
+      ->type_name("M,M,...")
       ->group("Choice");
   app.add_option("--rounds", flags.rounds, "replays of a finalist; default 9, at least 7")
       ->type_name("N");
@@ -220,7 +230,8 @@ Result<std::vector<SuiteLine>> lines_of(const WorkFlags& flags) {
   }
   if (flags.suites.empty()) {
     for (const auto& [flag, given] :
-         {std::pair("--only", !flags.only.empty()), std::pair("--max-m", !flags.max_m.empty())}) {
+         {std::pair("--only", !flags.only.empty()), std::pair("--max-m", !flags.max_m.empty()),
+          std::pair("--only-m", !flags.only_m.empty())}) {
       if (given && keys.empty())
         return fail(ErrorCode::invalid_argument, "{} chooses from a suite, and none is given",
                     flag);
@@ -250,6 +261,10 @@ Result<std::vector<SuiteLine>> lines_of(const WorkFlags& flags) {
   if (!flags.max_m.empty()) {
     LAPIDARY_TRY(max_m, number<std::int64_t>("--max-m", flags.max_m, 0, max_m));
   }
+  std::vector<std::int64_t> only_m;
+  if (!flags.only_m.empty()) {
+    LAPIDARY_TRY(only_m, extents_from_text("--only-m", flags.only_m));
+  }
   std::vector<SuiteLine> chosen;
   for (const std::string& suite : flags.suites) {
     Result<std::vector<SuiteLine>> lines = lines_from_suite(suite);
@@ -259,11 +274,15 @@ Result<std::vector<SuiteLine>> lines_of(const WorkFlags& flags) {
           flags.only.empty() || std::ranges::any_of(flags.only, [&](const std::string& part) {
             return line.name.find(part) != std::string::npos;
           });
-      if (named && line.problem.m <= max_m) chosen.push_back(std::move(line));
+      const bool sized =
+          line.problem.m <= max_m &&
+          (only_m.empty() || std::ranges::find(only_m, line.problem.m) != only_m.end());
+      if (named && sized) chosen.push_back(std::move(line));
     }
   }
   if (chosen.empty())
-    return fail(ErrorCode::invalid_argument, "--only, --max-m: no line of the suite is left");
+    return fail(ErrorCode::invalid_argument,
+                "--only, --only-m, --max-m: no line of the suite is left");
   return chosen;
 }
 
@@ -309,8 +328,8 @@ Status finish(const TuneFlags& flags, TuneArguments& arguments) {
   }
   if (flags.objective == "steady") {
     return fail(ErrorCode::invalid_argument,
-                "--objective: 'steady' is the time under a power limit, and a CPU has none to "
-                "settle under; use burst");
+                "--objective: 'steady' cannot decide a tune yet; burst does, and bench --steady "
+                "measures winners under a GPU's power limit");
   }
   if (!flags.objective.empty() && flags.objective != "burst") {
     return fail(ErrorCode::invalid_argument, "--objective: '{}' is none of burst or steady{}",
@@ -475,6 +494,14 @@ int run(int argc, const char* const* argv) {
   add_work(*bench_verb, bench_flags, bench.work.common);
   bench_verb->add_option("--against", bench.against, "a backend's name, or 'default'")
       ->type_name("BACKEND");
+  bench_verb->add_flag("--all", bench.all, "measure also where winner and rival are the same");
+  std::string steady;
+  bench_verb
+      ->add_option(
+          "--steady", steady,
+          "also in blocks of this long without a rest, under a GPU's power limit; at least "
+          "1s")
+      ->type_name("TIME");
 
   CLI::App* cache_verb =
       app.add_subcommand("cache", "look at the store of tuned winners, and move it");
@@ -563,6 +590,16 @@ int run(int argc, const char* const* argv) {
                           "--against is missing; give a backend's name, or 'default'"));
     }
     if (const Status done = finish(bench_flags, bench.work); !done) return refused(done.error());
+    if (!steady.empty()) {
+      const Result<double> block = seconds("--steady", steady);
+      if (!block) return refused(block.error());
+      if (*block < 1) {
+        return refused(fail(ErrorCode::invalid_argument,
+                            "--steady: '{}' is too short for the clock to settle; at least 1s",
+                            steady));
+      }
+      bench.steady_s = *block;
+    }
     return run_bench(bench);
   }
   if (!extra->empty()) {

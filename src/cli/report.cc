@@ -4,7 +4,9 @@
 
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "candidate/json.h"
 #include "support/env.h"
@@ -39,11 +41,23 @@ Json contender(const GemmProblem& problem, const std::optional<Measurement>& row
 }
 
 Json device_json(const DeviceInfo& device) {
-  return {{"id", device.id},
-          {"name", device.name},
-          {"threads", device.threads},
-          {"cache_bytes", device.cache_bytes},
-          {"memory_bytes", device.memory_bytes}};
+  Json json = {{"id", device.id},
+               {"name", device.name},
+               {"threads", device.threads},
+               {"cache_bytes", device.cache_bytes},
+               {"memory_bytes", device.memory_bytes}};
+  if (device.sm == 0) return json;
+  json["uuid"] = device.uuid;
+  json["driver"] = device.driver;
+  json["sm"] = device.sm;
+  json["max_clock_mhz"] = device.max_clock_mhz;
+  json["power_limit_w"] = device.power_limit_w;
+  return json;
+}
+
+Json effort_json(const driver::Effort& e) {
+  return {
+      {"time_us", e.time_us}, {"clock_mhz", e.clock_mhz}, {"watts", e.watts}, {"joules", e.joules}};
 }
 
 std::string dump(const Json& json) {
@@ -81,6 +95,17 @@ double BenchSummary::geomean() const {
   return count() == 0 ? 0 : std::exp(sum / static_cast<double>(count()));
 }
 
+double BenchSummary::geomean_steady() const {
+  double sum = 0;
+  int counted = 0;
+  for (const BenchedLine& line : lines) {
+    if (!line.match || !line.match->ratio_steady) continue;
+    sum += std::log(*line.match->ratio_steady);
+    ++counted;
+  }
+  return counted == 0 ? 0 : std::exp(sum / counted);
+}
+
 std::size_t BenchSummary::count() const {
   return static_cast<std::size_t>(
       std::ranges::count_if(lines, [](const BenchedLine& line) { return line.match.has_value(); }));
@@ -106,10 +131,32 @@ std::string tune_json(const DeviceInfo& device, std::span<const TunedLine> lines
                         {"winner", contender(result.problem, result.winner)},
                         {"default", contender(result.problem, result.fallback)},
                         {"candidates", std::move(candidates)},
-                        {"tune_seconds", result.tune_seconds}});
+                        {"tune_seconds", result.tune_seconds},
+                        {"first_tune_seconds", result.first_seconds}});
     if (!error.empty()) problems.back()["error"] = error;
   }
-  return dump({{"version", 1}, {"device", device_json(device)}, {"problems", std::move(problems)}});
+  Json refused = Json::array();
+  for (const auto& [reason, count] : refusals(lines))
+    refused.push_back({{"reason", reason}, {"problems", count}});
+  return dump({{"version", 1},
+               {"device", device_json(device)},
+               {"problems", std::move(problems)},
+               {"refusals", std::move(refused)}});
+}
+
+std::vector<std::pair<std::string, int>> refusals(std::span<const TunedLine> lines) {
+  std::map<std::string, int> counts;
+  for (const TunedLine& line : lines) {
+    std::set<std::string> reasons;  // several candidates of a problem may share one
+    for (const Measurement& row : line.result.candidates) {
+      if (row.status == CandidateStatus::refused && !row.reason.starts_with("quarantined"))
+        reasons.insert(row.candidate.backend + ": " + one_line(row.reason));
+    }
+    for (const std::string& reason : reasons) ++counts[reason];
+  }
+  std::vector<std::pair<std::string, int>> sorted(counts.begin(), counts.end());
+  std::ranges::stable_sort(sorted, std::greater<>(), &std::pair<std::string, int>::second);
+  return sorted;
 }
 
 std::string bench_json(const DeviceInfo& device, const BenchSummary& summary) {
@@ -118,11 +165,16 @@ std::string bench_json(const DeviceInfo& device, const BenchSummary& summary) {
     Json row = {{"name", line.name}, {"problem", Json::parse(text(line.problem))}};
     row["ours"] = line.match ? Json(text(line.match->ours)) : Json(nullptr);
     row["theirs"] = line.match ? Json(text(line.match->theirs)) : Json(nullptr);
-    const bool timed = line.match && !line.match->same;
+    const bool timed = line.match && line.match->ours_us > 0;
     row["ours_us"] = timed ? Json(line.match->ours_us) : Json(nullptr);
     row["theirs_us"] = timed ? Json(line.match->theirs_us) : Json(nullptr);
     row["ratio"] = line.match ? Json(line.match->ratio) : Json(nullptr);
-    row["ratio_steady"] = nullptr;  // a CPU has no power limit to settle under
+    const bool steady = line.match && line.match->ratio_steady;
+    row["ratio_steady"] = steady ? Json(*line.match->ratio_steady) : Json(nullptr);
+    if (steady) {
+      row["ours_steady"] = effort_json(*line.match->ours_steady);
+      row["theirs_steady"] = effort_json(*line.match->theirs_steady);
+    }
     row["same"] = line.match && line.match->same;
     row["repeated"] = line.match && line.match->repeated;
     if (!line.skipped.empty()) row["skipped"] = line.skipped;
@@ -133,7 +185,8 @@ std::string bench_json(const DeviceInfo& device, const BenchSummary& summary) {
                {"against", summary.against},
                {"rows", std::move(rows)}};
   json["geomean"] = summary.count() > 0 ? Json(summary.geomean()) : Json(nullptr);
-  json["geomean_steady"] = nullptr;
+  const double steady = summary.geomean_steady();
+  json["geomean_steady"] = steady > 0 ? Json(steady) : Json(nullptr);
   json["count"] = summary.count();
   json["seconds"] = summary.seconds;
   json["peak_bytes"] = summary.peak_bytes;
@@ -166,8 +219,8 @@ std::string bench_csv(const BenchSummary& summary) {
         "{},{},{},{},{},{},{},{}\n", csv_field(line.name), csv_field(text(line.problem)),
         line.match ? csv_field(text(line.match->ours)) : "",
         line.match ? csv_field(text(line.match->theirs)) : "",
-        line.match && !line.match->same ? fmt::format("{}", line.match->ours_us) : "",
-        line.match && !line.match->same ? fmt::format("{}", line.match->theirs_us) : "",
+        line.match && line.match->ours_us > 0 ? fmt::format("{}", line.match->ours_us) : "",
+        line.match && line.match->ours_us > 0 ? fmt::format("{}", line.match->theirs_us) : "",
         line.match ? fmt::format("{}", line.match->ratio) : "", csv_field(one_line(line.skipped)));
   }
   return csv;
@@ -248,11 +301,19 @@ std::string bench_table(const BenchSummary& summary) {
     }
     const tuner::Rematch& match = *line.match;
     table += fmt::format("{:<{}}  {:>7}  {:>11}  {:>11}  {:>6.3f}  {}\n", line.name, name_width,
-                         line.problem.m, match.same ? "-" : time_text(match.ours_us),
-                         match.same ? "-" : time_text(match.theirs_us), match.ratio,
+                         line.problem.m, match.ours_us > 0 ? time_text(match.ours_us) : "-",
+                         match.ours_us > 0 ? time_text(match.theirs_us) : "-", match.ratio,
                          match.same ? text(match.ours) + " is both"
                                     : text(match.ours) + " vs " + text(match.theirs) +
                                           (match.repeated ? " (measured again)" : ""));
+    if (match.ratio_steady) {
+      const driver::Effort &ours = *match.ours_steady, &theirs = *match.theirs_steady;
+      table += fmt::format(
+          "{:<{}}  {:>7}  {:>11}  {:>11}  {:>6.3f}  at {:.0f} and {:.0f} MHz, "
+          "{:.0f} and {:.0f} W\n",
+          "", name_width, "steady", time_text(ours.time_us), time_text(theirs.time_us),
+          *match.ratio_steady, ours.clock_mhz, theirs.clock_mhz, ours.watts, theirs.watts);
+    }
   }
   if (summary.count() == 0) return table + "nothing was measured\n";
   double slowest = 0;
@@ -265,6 +326,8 @@ std::string bench_table(const BenchSummary& summary) {
       "{:.2f} GiB in the worker\n",
       summary.count(), summary.geomean(), summary.against, slowest, summary.seconds,
       static_cast<double>(summary.peak_bytes) / (1 << 30));
+  if (const double steady = summary.geomean_steady(); steady > 0)
+    table += fmt::format("geometric mean under the power limit: {:.3f}\n", steady);
   return table;
 }
 

@@ -28,8 +28,9 @@ struct BenchSummary {
   std::string against;
   std::vector<BenchedLine> lines;
   double seconds = 0;
-  std::int64_t peak_bytes = 0;  ///< of a worker
-  double geomean() const;       ///< over the lines with a match; 0 without any
+  std::int64_t peak_bytes = 0;    ///< of a worker
+  double geomean() const;         ///< over the lines with a match; 0 without any
+  double geomean_steady() const;  ///< the same of those measured under the power limit
   std::size_t count() const;
 };
 
@@ -43,6 +44,10 @@ std::string bench_csv(const BenchSummary& summary);
 /// config; for a refused, failed or wrong one the reason. `all`: also those that were not measured.
 std::string tune_table(const TunedLine& line, bool all, bool colour);
 std::string bench_table(const BenchSummary& summary);
+
+/// Why backends could not serve problems: "backend: reason", and of how many problems. Most
+/// frequent first.
+std::vector<std::pair<std::string, int>> refusals(std::span<const TunedLine> lines);
 
 /// Writes a report where its flag says: "-" is stdout.
 Status write_report(const std::string& file, const std::string& text);

@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include "driver/device.h"
 #include "support/env.h"
 
 namespace lapidary::cli {
@@ -18,13 +19,18 @@ std::int64_t stop_worker(Session& session) {
 }
 
 Result<Session> open_session(const Common& common, bool store_needed) {
-  const std::string device =
-      !common.device.empty() ? common.device : env("LAPIDARY_DEVICE").value_or("cpu");
-  if (device != "cpu") {
-    return fail(ErrorCode::invalid_argument, "{}: '{}' is no device of this build; use cpu",
-                common.device.empty() ? "LAPIDARY_DEVICE" : "--device", device);
-  }
+  std::string asked = !common.device.empty() ? common.device : env("LAPIDARY_DEVICE").value_or("");
+  if (asked.empty()) asked = driver::default_device();
   Session session;
+  // Facts of the driver alone: a context on the device is the worker's business.
+  const Result<DeviceInfo> device = driver::describe_device(asked);
+  if (!device) {
+    const char* who = common.device.empty() ? "LAPIDARY_DEVICE" : "--device";
+    return device.error().code == ErrorCode::invalid_argument
+               ? fail(ErrorCode::invalid_argument, "{}: {}", who, device.error().message)
+               : fail(ErrorCode::device_fault, "{}: {}: {}", who, asked, device.error().message);
+  }
+  session.device = *device;
   LAPIDARY_TRY(session.store, store::open_sqlite(store_path(common), {.fall_back = !store_needed}));
   const Result<std::filesystem::path> program = worker::find_worker(common.worker);
   if (!program) {
@@ -36,6 +42,7 @@ Result<Session> open_session(const Common& common, bool store_needed) {
   session.progress = std::make_unique<ProgressLine>(common.quiet);
   session.worker = std::make_unique<worker::Client>(worker::ClientOptions{
       .program = *program,
+      .device = session.device.id,
       .extra_env = {},
       .on_beat = [line = session.progress.get()](std::string_view step) { line->step(step); },
       .cancelled = interrupted,

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <iterator>
 
 #include "cli/cli.h"
 #include "cli/report.h"
 #include "cli/session.h"
-#include "worker/server.h"
 
 namespace lapidary::cli {
 namespace {
@@ -79,7 +79,7 @@ int run_tune(const TuneArguments& arguments) {
       options.budget_s = options.budget_s > 0 ? std::min(options.budget_s, left) : left;
     }
     Result<TuneResult> result =
-        tuner::tune(line.problem, {*session->worker, *session->store}, options);
+        tuner::tune(line.problem, {*session->worker, *session->store, session->device}, options);
     session->progress->clear();
     if (!result && interrupted()) break;  // whatever else the end of the worker looks like
     if (!result) {
@@ -103,8 +103,7 @@ int run_tune(const TuneArguments& arguments) {
       std::fflush(stdout);
     }
   }
-  // The worker says the same of this host; it need not be started for it.
-  const std::string json = common.json ? tune_json(worker::cpu_device(), done) : "";
+  const std::string json = common.json ? tune_json(session->device, done) : "";
   const std::string csv = common.csv ? tune_csv(done) : "";
   for (const auto& [file, text] : {std::pair(common.json, json), std::pair(common.csv, csv)}) {
     if (!file) continue;
@@ -120,6 +119,13 @@ int run_tune(const TuneArguments& arguments) {
     if (empty > 0) std::printf("; %zu have nothing to compute", empty);
     std::printf("; %.1f s, at most %.2f GiB in the worker\n", elapsed(),
                 static_cast<double>(peak_bytes) / (1 << 30));
+    // Those that left problems without a winner; each row of the others has its own.
+    std::vector<TunedLine> unserved;
+    std::ranges::copy_if(done, std::back_inserter(unserved), [](const TunedLine& line) {
+      return !line.result.winner && !tuner::is_empty(line.result.problem);
+    });
+    for (const auto& [reason, count] : refusals(unserved))
+      std::printf("  %4d without a winner: %s\n", count, reason.c_str());
   }
   if (interrupted()) {
     std::fprintf(

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
+#include "driver/device.h"
 #include "support/result.h"
 
 namespace lapidary::driver {
@@ -23,5 +25,9 @@ struct CpuFacts {
   std::int64_t memory_bytes = 0;
 };
 CpuFacts cpu_facts();
+
+/// This host's CPU as a device.
+DeviceInfo cpu_info();
+std::unique_ptr<Device> open_cpu();
 
 }  // namespace lapidary::driver

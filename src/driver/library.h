@@ -1,6 +1,9 @@
 #pragma once
 
+#include <filesystem>
+#include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "support/result.h"
 
@@ -12,6 +15,12 @@ class Library {
   /// Tries `path` alone when given, else each of `names` through the loader.
   static Result<Library> open(const std::string& path, std::initializer_list<const char*> names);
 
+  /// The same for a library of NVIDIA's: `path` alone when given; else one that this process has
+  /// loaded already; else each of `names` in each of `folders`; else through the loader.
+  static Result<Library> open_vendor(const std::string& path,
+                                     std::initializer_list<const char*> names,
+                                     const std::vector<std::filesystem::path>& folders);
+
   /// The function of that name and type, or null.
   template <class Function>
   Function* find(const char* symbol) const {
@@ -21,10 +30,15 @@ class Library {
   const std::string& path() const { return path_; }
 
  private:
-  Library(void* handle, std::string path) : handle_(handle), path_(std::move(path)) {}
+  Library(void* handle, std::string path);
   void* address(const char* symbol) const;
   void* handle_;  // never closed: such libraries leave threads behind that run their code
   std::string path_;
 };
+
+/// Where NVIDIA's PyPI packages and CUDA toolkits of this machine keep libraries, in the order in
+/// which they are looked through: site-packages of $VIRTUAL_ENV, of the python3 in PATH, of the
+/// user and of the system, then $CUDA_HOME and /usr/local/cuda. Folders that exist.
+std::vector<std::filesystem::path> cuda_library_folders();
 
 }  // namespace lapidary::driver

@@ -12,7 +12,7 @@ using worker::Request;
 constexpr std::chrono::milliseconds kSilence{10000};
 // A hung candidate may cost 12 s in all: 10 until it is seen, and so much for the second try,
 // alone.
-constexpr std::chrono::milliseconds kSecondSilence{1200};
+constexpr std::chrono::milliseconds kSecondSilence{1000};
 
 }  // namespace
 
@@ -41,7 +41,8 @@ Result<Reply> WorkerProbe::attempt(const Request& request, std::chrono::millisec
     open_ = true;
   }
   at_candidate_ = true;
-  if (request.ask == Ask::replay && !prepared_.contains(request.candidate)) {
+  const bool replays = request.ask == Ask::replay || request.ask == Ask::sustain;
+  if (replays && !prepared_.contains(request.candidate)) {
     Request prepare = request;
     prepare.ask = Ask::prepare;
     LAPIDARY_TRY(const Reply ready, client_.call(prepare, silence));
@@ -82,6 +83,15 @@ Probe WorkerProbe::probe() {
             const Reply reply,
             ask({.ask = Ask::replay, .problem = "", .candidate = candidate, .repeats = repeats}));
         return reply.time_us;
+      },
+      .sustain = [this](const Candidate& candidate, std::int64_t repeats,
+                        double seconds) -> Result<driver::Effort> {
+        LAPIDARY_TRY(const Reply reply, ask({.ask = Ask::sustain,
+                                             .problem = "",
+                                             .candidate = candidate,
+                                             .repeats = repeats,
+                                             .seconds = seconds}));
+        return reply.effort;
       },
       .verify = [this](const Candidate& candidate) -> Result<std::optional<std::string>> {
         LAPIDARY_TRY(const Reply reply,

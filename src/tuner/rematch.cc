@@ -13,6 +13,30 @@ constexpr int kMaxRivals = 8;
 constexpr double kSlower = 1.05;  // behind by more than this is measured again before it counts,
 constexpr double kFaster = 2;     // and so is a lead that is too good to be true
 
+/// The mean of two blocks.
+driver::Effort mean(const driver::Effort& x, const driver::Effort& y) {
+  return {.time_us = 0.5 * (x.time_us + y.time_us),
+          .clock_mhz = 0.5 * (x.clock_mhz + y.clock_mhz),
+          .watts = 0.5 * (x.watts + y.watts),
+          .joules = 0.5 * (x.joules + y.joules)};
+}
+
+Status fight_steady(const Probe& probe, Rematch& match, double seconds,
+                    const TuneOptions& options) {
+  std::vector<driver::Effort> ours, theirs;
+  for (const bool is_ours : {true, false, false, true}) {
+    const Candidate& candidate = is_ours ? match.ours : match.theirs;
+    const double us = is_ours ? match.ours_us : match.theirs_us;
+    LAPIDARY_TRY(const driver::Effort effort,
+                 probe.sustain(candidate, repeats_of(us, options), seconds));
+    (is_ours ? ours : theirs).push_back(effort);
+  }
+  match.ours_steady = mean(ours[0], ours[1]);
+  match.theirs_steady = mean(theirs[0], theirs[1]);
+  match.ratio_steady = match.theirs_steady->time_us / match.ours_steady->time_us;
+  return {};
+}
+
 }  // namespace
 
 std::int64_t rotation_bytes(const DeviceInfo& device) {
@@ -40,8 +64,9 @@ Result<std::vector<Candidate>> candidates_of(const GemmProblem& problem, std::st
 
 Result<Rematch> rematch(const GemmProblem& problem, const Candidate& ours,
                         const std::vector<Candidate>& rivals, const Tools& tools,
-                        const TuneOptions& options) {
-  if (rivals.size() == 1 && rivals.front() == ours)
+                        const TuneOptions& options, const RematchOptions& more) {
+  const bool wanted = more.time_same || more.steady_s > 0;
+  if (rivals.size() == 1 && rivals.front() == ours && !wanted)
     return Rematch{.ours = ours, .theirs = ours, .ratio = 1, .same = true};
   WorkerProbe worker(tools.worker, problem, options,
                      options.rotate_bytes > 0 ? options.rotate_bytes : rotation_bytes(tools.device),
@@ -75,8 +100,16 @@ Result<Rematch> rematch(const GemmProblem& problem, const Candidate& ours,
   Rematch match{.ours = ours, .theirs = *rival};
   if (*rival == ours) {
     match.same = true;
-    match.ours_us = match.theirs_us = ours_us;
     match.ratio = 1;
+    if (!wanted) return match;
+    const Measurement row{.candidate = ours, .time_us = ours_us};
+    LAPIDARY_TRY(const Duel alone,
+                 duel(probe, row, row, (std::max(7, options.rounds) + 1) / 2, options));
+    match.ours_us = match.theirs_us = 0.5 * (alone.first_us + alone.second_us);
+    // Against itself: what is left is the noise, and the clock and the watts are known.
+    if (more.steady_s > 0) {
+      LAPIDARY_TRY_STATUS(fight_steady(probe, match, more.steady_s, options));
+    }
     return match;
   }
   for (const int times : {1, 3}) {
@@ -88,6 +121,9 @@ Result<Rematch> rematch(const GemmProblem& problem, const Candidate& ours,
     match.theirs_us = fought.second_us;
     match.ratio = fought.second_us / fought.first_us;
     if (match.ratio >= 1 / kSlower && match.ratio <= kFaster) break;
+  }
+  if (more.steady_s > 0) {
+    LAPIDARY_TRY_STATUS(fight_steady(probe, match, more.steady_s, options));
   }
   return match;
 }

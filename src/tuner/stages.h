@@ -25,6 +25,9 @@ struct Probe {
   std::function<Result<Prepared>(const Candidate&)> prepare;
   /// Microseconds of one run, over `repeats` of them.
   std::function<Result<double>(const Candidate&, std::int64_t repeats)> replay;
+  /// The same without a rest for so many seconds, of which the second half counts.
+  std::function<Result<driver::Effort>(const Candidate&, std::int64_t repeats, double seconds)>
+      sustain = {};
   /// Out of the race: what was made ready for it may go.
   std::function<void(const Candidate&)> release = [](const Candidate&) {};
   /// Empty: proved right. Else the check that failed and the reason.

@@ -77,7 +77,7 @@ Result<TuneResult> tune(const GemmProblem& problem, const Tools& tools,
       result.candidates.push_back(row_of(offer, CandidateStatus::refused, offer.refused));
   }
   order_rows(result.candidates);
-  result.tune_seconds = budget.seconds();
+  result.tune_seconds = result.first_seconds = budget.seconds();
   if (result.winner) {
     remember(tools.store, device, result);
   } else if (!budget.left()) {

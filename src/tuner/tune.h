@@ -10,7 +10,6 @@
 #include "store/store.h"
 #include "support/result.h"
 #include "worker/client.h"
-#include "worker/server.h"
 
 namespace lapidary::tuner {
 
@@ -42,7 +41,7 @@ struct TuneOptions {
 struct Tools {
   worker::Client& worker;
   store::Store& store;
-  DeviceInfo device = worker::cpu_device();  ///< what the worker will find
+  DeviceInfo device;  ///< what the worker will find
 };
 
 /// Tunes one checked problem: the list in tune.cc. A result without winner says in each candidate

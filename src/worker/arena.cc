@@ -127,6 +127,27 @@ class Mapping {
   std::int64_t bytes_;
 };
 
+/// Host memory that a device's copies go to and come from.
+class Pinned {
+ public:
+  Pinned(Mapping mapping, driver::Device& device) : mapping_(std::move(mapping)), device_(device) {
+    // Not pinned it works as well, at a seventh of the speed.
+    pinned_ = !device.is_host() && device.pin(mapping_.data(), mapping_.bytes()).has_value();
+  }
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
+  ~Pinned() {
+    if (pinned_) device_.unpin(mapping_.data());
+  }
+  std::byte* data() const { return mapping_.data(); }
+  std::int64_t bytes() const { return mapping_.bytes(); }
+
+ private:
+  Mapping mapping_;
+  driver::Device& device_;
+  bool pinned_ = false;
+};
+
 /// Elements [begin, end) of an operand's storage, counted from element (0,0).
 struct Range {
   std::int64_t begin, end;
@@ -170,6 +191,19 @@ struct Buffer {
   Pattern pattern{};
   std::byte *begin = nullptr, *base = nullptr, *first = nullptr,
             *end = nullptr;  // guard, aligned, (0,0), after guard
+
+  bool disjoint = true;        // no two entries share an element
+  std::uint64_t gap_hash = 0;  // of the bytes that hold no element, on a device
+
+  std::int64_t all_bytes() const { return end - begin; }
+  driver::Region elements() const {
+    const std::int64_t size = size_bytes(spec.type);
+    return {.row_bytes = spec.cols * size,
+            .rows = spec.rows,
+            .pitch_bytes = spec.pitch * size,
+            .entries = spec.batch,
+            .entry_bytes = spec.batch_stride * size};
+  }
 
   std::byte* at(std::int64_t element) const { return first + element * size_bytes(spec.type); }
   std::byte* past() const { return at(ranges.empty() ? 0 : ranges.back().end); }
@@ -313,12 +347,53 @@ double integer_density(const GemmProblem& problem) {
 }
 
 struct Arena::State {
+  explicit State(driver::Device& d) : device(d) {}
+
+  driver::Device& device;
   GemmProblem problem;
   std::vector<OperandSpec> specs;
-  std::vector<Buffer> buffers;
-  std::vector<void*> pointers;
+  std::vector<Buffer> buffers;  // their addresses are this process's
+  std::vector<void*> host_pointers, pointers;
   double density = 0;
-  std::optional<Mapping> memory;
+  std::shared_ptr<Pinned> memory;
+  std::optional<driver::Memory> block;  // on a device that is not this process's memory
+
+  bool is_host() const { return device.is_host(); }
+  /// Where the device has what lies at `at` here.
+  std::byte* there(const std::byte* at) const {
+    return (block ? static_cast<std::byte*>(block->data()) : memory->data()) +
+           (at - memory->data());
+  }
+  void place_pointers() {
+    pointers.clear();
+    host_pointers.clear();
+    for (const Buffer& buffer : buffers) {
+      host_pointers.push_back(buffer.first);
+      pointers.push_back(there(buffer.first));
+    }
+  }
+  Status send(const Buffer& buffer) const {
+    if (is_host()) return {};
+    return device.upload(there(buffer.begin), buffer.begin, buffer.all_bytes());
+  }
+  Status fetch(const Buffer& buffer) const {
+    if (is_host()) return {};
+    return device.download(buffer.begin, there(buffer.begin), buffer.all_bytes());
+  }
+
+  Result<std::uint64_t> hash_of(bool outputs) const;
+
+  // Hashes on a device depend on where a buffer lies in the arena, not on where the arena lies.
+  Result<std::uint64_t> element_hash(const Buffer& buffer) const {
+    return device.hash(there(buffer.first), buffer.elements(), buffer.first - memory->data());
+  }
+  Result<std::uint64_t> gap_hash(const Buffer& buffer) const {
+    LAPIDARY_TRY(const std::uint64_t all,
+                 device.hash(there(buffer.begin), {.row_bytes = buffer.all_bytes()},
+                             buffer.begin - memory->data()));
+    LAPIDARY_TRY(const std::uint64_t elements, element_hash(buffer));
+    return all - elements;
+  }
 
   /// Calls work(buffer, piece) for the pieces of the chosen buffers, in parallel.
   template <class Choose, class Work>
@@ -355,8 +430,15 @@ struct Arena::State {
     return hash64(std::as_bytes(std::span<const std::uint64_t>(hashes)));
   }
 
-  void set(int operand, std::uint32_t bits) {
+  Status set(int operand, std::uint32_t bits) {
     const Buffer* chosen = &buffers[std::size_t(operand)];
+    if (!is_host()) {
+      LAPIDARY_TRY_STATUS(device.fill(there(chosen->first), chosen->elements(), bits,
+                                      size_bytes(chosen->spec.type)));
+      // The reference reads inputs here; outputs are fetched after the run that overwrites them.
+      if (chosen->spec.output) return {};
+    }
+    chosen->restore_gaps();
     each_piece([&](const Buffer& buffer) { return &buffer == chosen; },
                [&](const Buffer& buffer, Range range, std::int64_t) {
                  const std::int64_t count = range.end - range.begin;
@@ -373,6 +455,7 @@ struct Arena::State {
                      break;
                  }
                });
+    return {};
   }
 };
 
@@ -381,8 +464,8 @@ Arena::Arena(Arena&&) noexcept = default;
 Arena& Arena::operator=(Arena&&) noexcept = default;
 Arena::~Arena() = default;
 
-Result<Arena> Arena::make(const GemmProblem& problem) {
-  auto state = std::make_unique<State>();
+Result<Arena> Arena::make(const GemmProblem& problem, driver::Device& device) {
+  auto state = std::make_unique<State>(device);
   state->problem = problem;
   state->specs = operands(problem);
   state->density = integer_density(problem);
@@ -401,7 +484,11 @@ Result<Arena> Arena::make(const GemmProblem& problem) {
     total += round_up(2 * kGuardBytes + spec.bytes(), kAlign);
   }
   LAPIDARY_TRY(Mapping memory, Mapping::make("the operands of the problem", total));
-  state->memory.emplace(std::move(memory));
+  state->memory = std::make_shared<Pinned>(std::move(memory), device);
+  if (!device.is_host()) {
+    LAPIDARY_TRY(driver::Memory block, driver::Memory::make(device, total));
+    state->block.emplace(std::move(block));
+  }
 
   for (std::size_t i = 0; i < state->specs.size(); ++i) {
     const OperandSpec& spec = state->specs[i];
@@ -419,15 +506,47 @@ Result<Arena> Arena::make(const GemmProblem& problem) {
     buffer.begin = buffer.base - kGuardBytes;
     buffer.first = buffer.base + spec.offset_bytes;
     buffer.end = buffer.begin + round_up(2 * kGuardBytes + spec.bytes(), kAlign);
+    std::int64_t elements = 0;
+    for (const Range& range : buffer.ranges) elements += range.end - range.begin;
+    buffer.disjoint = elements == spec.rows * spec.cols * spec.batch;
     buffer.restore_gaps();
-    state->pointers.push_back(buffer.first);
+    if (!device.is_host()) {
+      LAPIDARY_TRY_STATUS(state->send(buffer));
+      if (buffer.disjoint) {
+        LAPIDARY_TRY(buffer.gap_hash, state->gap_hash(buffer));
+      }
+    }
     state->buffers.push_back(std::move(buffer));
   }
+  state->place_pointers();
+  return Arena(std::move(state));
+}
+
+Result<Arena> Arena::clone() const {
+  const State& from = *state_;
+  if (from.is_host()) {
+    LAPIDARY_TRY(Arena arena, make(from.problem, from.device));
+    std::memcpy(arena.state_->memory->data(), from.memory->data(),
+                std::size_t(from.memory->bytes()));
+    return arena;
+  }
+  auto state = std::make_unique<State>(from.device);
+  state->problem = from.problem;
+  state->specs = from.specs;
+  state->buffers = from.buffers;
+  state->density = from.density;
+  state->memory = from.memory;
+  LAPIDARY_TRY(driver::Memory block, driver::Memory::make(from.device, from.memory->bytes()));
+  state->block.emplace(std::move(block));
+  LAPIDARY_TRY_STATUS(
+      from.device.copy(state->block->data(), from.block->data(), from.memory->bytes()));
+  state->place_pointers();
   return Arena(std::move(state));
 }
 
 const std::vector<OperandSpec>& Arena::specs() const { return state_->specs; }
 std::span<void* const> Arena::pointers() const { return state_->pointers; }
+std::span<void* const> Arena::host() const { return state_->host_pointers; }
 std::int64_t Arena::bytes() const { return state_->memory->bytes(); }
 
 int Arena::index(std::string_view operand) const {
@@ -435,7 +554,7 @@ int Arena::index(std::string_view operand) const {
   return found == state_->specs.end() ? -1 : int(found - state_->specs.begin());
 }
 
-void Arena::fill_inputs(Fill fill, std::uint64_t seed) {
+Status Arena::fill_inputs(Fill fill, std::uint64_t seed) {
   State& state = *state_;
   for (const Buffer& buffer : state.buffers) {
     if (!buffer.spec.output) buffer.restore_gaps();
@@ -462,70 +581,157 @@ void Arena::fill_inputs(Fill fill, std::uint64_t seed) {
                        numeric::narrow(buffer.spec.type, values.data(), count, buffer.at(at));
                      }
                    });
+  for (const Buffer& buffer : state.buffers) {
+    if (!buffer.spec.output) LAPIDARY_TRY_STATUS(state.send(buffer));
+  }
+  return {};
 }
 
-void Arena::fill_outputs() {
+Status Arena::fill_outputs() {
   for (std::size_t i = 0; i < state_->buffers.size(); ++i) {
-    if (state_->specs[i].output) fill_nan(int(i));
+    if (state_->specs[i].output) LAPIDARY_TRY_STATUS(fill_nan(int(i)));
   }
+  return {};
 }
 
-void Arena::fill_nan(int operand) {
+Status Arena::fill_nan(int operand) {
+  return state_->set(operand, numeric::nan_pattern(state_->specs[std::size_t(operand)].type));
+}
+
+Status Arena::fill_zero(int operand) { return state_->set(operand, 0); }
+
+Status Arena::poke(int operand, std::int64_t element, std::uint32_t bits) {
   const Buffer& buffer = state_->buffers[std::size_t(operand)];
-  buffer.restore_gaps();
-  state_->set(operand, numeric::nan_pattern(buffer.spec.type));
+  const int size = size_bytes(buffer.spec.type);
+  std::memcpy(buffer.at(element), &bits, std::size_t(size));
+  if (state_->is_host()) return {};
+  return state_->device.upload(state_->there(buffer.at(element)), buffer.at(element), size);
 }
 
-void Arena::fill_zero(int operand) {
-  state_->buffers[std::size_t(operand)].restore_gaps();
-  state_->set(operand, 0);
+Status Arena::copy_operand(int from, int to) {
+  const OperandSpec& spec = state_->specs[std::size_t(from)];
+  return state_->device.copy(state_->pointers[std::size_t(to)], state_->pointers[std::size_t(from)],
+                             spec.span_elems() * size_bytes(spec.type));
 }
 
-std::optional<std::string> Arena::damage() const {
+Status Arena::fetch_outputs() {
   for (const Buffer& buffer : state_->buffers) {
-    std::optional<std::string> found;
-    buffer.each_gap([&](std::byte* from, std::byte* to) {
-      if (found) return;
-      const Change change = changed(buffer.pattern, buffer.base, from, to);
-      if (change.first == nullptr) return;
-      const std::string& name = buffer.spec.name;
-      if (change.first >= buffer.past()) {
-        found =
-            fmt::format("write {} bytes past the end of {}", change.last + 1 - buffer.past(), name);
-      } else if (change.last < buffer.first) {
-        found = fmt::format("write {} bytes before the beginning of {}",
-                            buffer.first - change.first, name);
-      } else {
-        const std::int64_t element = (change.first - buffer.first) / size_bytes(buffer.spec.type);
-        found = fmt::format(
-            "write between the rows of {}, {} elements after its first (row pitch {}, {} columns)",
-            name, element, buffer.spec.pitch, buffer.spec.cols);
-      }
-    });
-    if (found) return found;
+    if (buffer.spec.output) LAPIDARY_TRY_STATUS(state_->fetch(buffer));
   }
-  return std::nullopt;
+  return {};
 }
 
-std::uint64_t Arena::hash(int operand) const {
+namespace {
+
+/// What a guard or a gap of a buffer shows, in this process's copy.
+std::optional<std::string> damage_of(const Buffer& buffer) {
+  std::optional<std::string> found;
+  buffer.each_gap([&](std::byte* from, std::byte* to) {
+    if (found) return;
+    const Change change = changed(buffer.pattern, buffer.base, from, to);
+    if (change.first == nullptr) return;
+    const std::string& name = buffer.spec.name;
+    if (change.first >= buffer.past()) {
+      found =
+          fmt::format("write {} bytes past the end of {}", change.last + 1 - buffer.past(), name);
+    } else if (change.last < buffer.first) {
+      found = fmt::format("write {} bytes before the beginning of {}", buffer.first - change.first,
+                          name);
+    } else {
+      const std::int64_t element = (change.first - buffer.first) / size_bytes(buffer.spec.type);
+      found = fmt::format(
+          "write between the rows of {}, {} elements after its first (row pitch {}, {} columns)",
+          name, element, buffer.spec.pitch, buffer.spec.cols);
+    }
+  });
+  return found;
+}
+
+}  // namespace
+
+Result<std::optional<std::string>> Arena::damage() {
+  const State& state = *state_;
+  for (const Buffer& buffer : state.buffers) {
+    if (!state.is_host()) {
+      if (buffer.disjoint) {
+        LAPIDARY_TRY(const std::uint64_t hash, state.gap_hash(buffer));
+        if (hash == buffer.gap_hash) continue;
+      }
+      LAPIDARY_TRY_STATUS(state.fetch(buffer));
+    }
+    std::optional<std::string> found = damage_of(buffer);
+    if (!found) continue;
+    if (!state.is_host()) {
+      buffer.restore_gaps();
+      LAPIDARY_TRY_STATUS(state.send(buffer));
+    }
+    return found;
+  }
+  return std::optional<std::string>();
+}
+
+Result<std::uint64_t> Arena::hash(int operand) const {
   const Buffer* chosen = &state_->buffers[std::size_t(operand)];
+  if (!state_->is_host()) return state_->element_hash(*chosen);
   return state_->hash([&](const Buffer& buffer) { return &buffer == chosen; });
 }
 
-std::uint64_t Arena::hash_inputs() const {
-  return state_->hash([](const Buffer& buffer) { return !buffer.spec.output; });
+Result<std::uint64_t> Arena::State::hash_of(bool outputs) const {
+  if (is_host())
+    return hash([outputs](const Buffer& buffer) { return buffer.spec.output == outputs; });
+  std::uint64_t sum = 0;
+  for (const Buffer& buffer : buffers) {
+    if (buffer.spec.output != outputs) continue;
+    LAPIDARY_TRY(const std::uint64_t one, element_hash(buffer));
+    sum += one;
+  }
+  return sum;
 }
 
-std::uint64_t Arena::hash_outputs() const {
-  return state_->hash([](const Buffer& buffer) { return buffer.spec.output; });
-}
+Result<std::uint64_t> Arena::hash_inputs() const { return state_->hash_of(false); }
+Result<std::uint64_t> Arena::hash_outputs() const { return state_->hash_of(true); }
 
 struct GuardedBuffer::State {
+  explicit State(driver::Device& d) : device(d) {}
+
+  driver::Device& device;
   std::string name;
   std::int64_t bytes = 0;
   Pattern pattern = guard_pattern(DType::f32);
   std::optional<Mapping> memory;
-  std::byte* first() const { return memory->data() + kGuardBytes + 64; }
+  std::optional<driver::Memory> block;
+  std::uint64_t gap_hash = 0;
+
+  std::byte* first() const { return memory->data() + first_at(); }
+  std::byte* there(const std::byte* at) const {
+    return (block ? static_cast<std::byte*>(block->data()) : memory->data()) +
+           (at - memory->data());
+  }
+  Result<std::uint64_t> contents_hash() const {
+    return device.hash(there(first()), {.row_bytes = bytes}, first_at());
+  }
+  Result<std::uint64_t> hash_of_gaps() const {
+    LAPIDARY_TRY(const std::uint64_t all,
+                 device.hash(there(memory->data()), {.row_bytes = memory->bytes()}, 0));
+    LAPIDARY_TRY(const std::uint64_t contents, contents_hash());
+    return all - contents;
+  }
+  std::optional<std::string> damage_here() const {
+    std::byte* begin = memory->data();
+    std::byte* end = first() + bytes;
+    const Change before = changed(pattern, begin, begin, first());
+    if (before.first != nullptr) {
+      return fmt::format("write {} bytes before the beginning of the {}", first() - before.first,
+                         name);
+    }
+    const Change after = changed(pattern, begin, end, begin + memory->bytes());
+    if (after.first != nullptr)
+      return fmt::format("write {} bytes past the end of the {}", after.last + 1 - end, name);
+    return std::nullopt;
+  }
+
+  // Aligned as kernels are promised and no better: to 64 bytes on a CPU, to 256 on a GPU.
+  std::int64_t first_at() const { return kGuardBytes + (device.is_host() ? 64 : 256); }
 };
 
 GuardedBuffer::GuardedBuffer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -533,27 +739,41 @@ GuardedBuffer::GuardedBuffer(GuardedBuffer&&) noexcept = default;
 GuardedBuffer& GuardedBuffer::operator=(GuardedBuffer&&) noexcept = default;
 GuardedBuffer::~GuardedBuffer() = default;
 
-Result<GuardedBuffer> GuardedBuffer::make(std::string name, std::int64_t bytes) {
-  auto state = std::make_unique<State>();
+Result<GuardedBuffer> GuardedBuffer::make(std::string name, std::int64_t bytes,
+                                          driver::Device& device) {
+  auto state = std::make_unique<State>(device);
   if (bytes < 0 || bytes > std::int64_t(1) << 61) {
     return fail(ErrorCode::resource_limit, "arena: the {} of {} bytes does not fit into memory",
                 name, bytes);
   }
   LAPIDARY_TRY(Mapping memory,
-               Mapping::make("the " + name, round_up(bytes + 2 * kGuardBytes + 64, kAlign)));
+               Mapping::make("the " + name, round_up(bytes + 2 * state->first_at(), kAlign)));
   state->memory.emplace(std::move(memory));
   state->name = std::move(name);
   state->bytes = bytes;
   std::byte* begin = state->memory->data();
+  std::byte* past = state->first() + bytes;
+  std::byte* end = begin + state->memory->bytes();
   put_pattern(state->pattern, begin, begin, state->first());
-  put_pattern(state->pattern, begin, state->first() + bytes, begin + state->memory->bytes());
+  put_pattern(state->pattern, begin, past, end);
+  if (!device.is_host()) {
+    LAPIDARY_TRY(driver::Memory block, driver::Memory::make(device, state->memory->bytes()));
+    state->block.emplace(std::move(block));
+    LAPIDARY_TRY_STATUS(device.upload(state->there(begin), begin, state->first() - begin));
+    LAPIDARY_TRY_STATUS(device.upload(state->there(past), past, end - past));
+    LAPIDARY_TRY(state->gap_hash, state->hash_of_gaps());
+  }
   return GuardedBuffer(std::move(state));
 }
 
-void* GuardedBuffer::data() const { return state_->bytes == 0 ? nullptr : state_->first(); }
+void* GuardedBuffer::data() const {
+  return state_->bytes == 0 ? nullptr : state_->there(state_->first());
+}
 std::int64_t GuardedBuffer::bytes() const { return state_->bytes; }
 
-void GuardedBuffer::fill_garbage(std::uint64_t seed) {
+Status GuardedBuffer::fill_garbage(std::uint64_t seed) {
+  if (state_->block)
+    return state_->device.fill_garbage(state_->there(state_->first()), state_->bytes, seed);
   std::byte* first = state_->first();
   const std::int64_t words = (state_->bytes + 7) / 8;
   shared_pool().each(words, kPiece, [&](std::int64_t begin, std::int64_t end) {
@@ -565,20 +785,22 @@ void GuardedBuffer::fill_garbage(std::uint64_t seed) {
                   std::size_t(std::min<std::int64_t>(8, state_->bytes - 8 * i)));
     }
   });
+  return {};
 }
 
-std::optional<std::string> GuardedBuffer::damage() const {
-  std::byte* begin = state_->memory->data();
-  std::byte* end = state_->first() + state_->bytes;
-  const Change before = changed(state_->pattern, begin, begin, state_->first());
-  if (before.first != nullptr) {
-    return fmt::format("write {} bytes before the beginning of the {}",
-                       state_->first() - before.first, state_->name);
+Result<std::optional<std::string>> GuardedBuffer::damage() {
+  if (state_->block) {
+    LAPIDARY_TRY(const std::uint64_t hash, state_->hash_of_gaps());
+    if (hash == state_->gap_hash) return std::optional<std::string>();
+    LAPIDARY_TRY_STATUS(state_->device.download(state_->memory->data(), state_->block->data(),
+                                                state_->memory->bytes()));
   }
-  const Change after = changed(state_->pattern, begin, end, begin + state_->memory->bytes());
-  if (after.first != nullptr)
-    return fmt::format("write {} bytes past the end of the {}", after.last + 1 - end, state_->name);
-  return std::nullopt;
+  return state_->damage_here();
+}
+
+Result<std::uint64_t> GuardedBuffer::hash() const {
+  if (state_->block) return state_->contents_hash();
+  return hash64({state_->first(), std::size_t(state_->bytes)});
 }
 
 }  // namespace lapidary::worker

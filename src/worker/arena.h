@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "driver/device.h"
 #include "lapidary/problem.h"
 #include "support/result.h"
 
@@ -21,39 +22,56 @@ enum class Fill {
              ///< two
 };
 
-/// Host buffers for every operand of a problem, in the order of operands(problem), each with 4 KiB
-/// of patterned guard on both sides, the base 256-byte aligned before the operand's offset is
+/// Buffers of a device for every operand of a problem, in the order of operands(problem), each with
+/// 4 KiB of patterned guard on both sides, the base 256-byte aligned before the operand's offset is
 /// added. Guards, and the gaps between the rows of an operand, hold NaNs of its type, so that a
 /// kernel that computes with them shows it.
+///
+/// This process has a copy of all of it, which on a CPU is the memory itself: inputs are made there
+/// and sent, outputs are fetched when somebody wants to look at them. What a run leaves is checked
+/// and hashed where it lies.
 class Arena {
  public:
-  /// `resource_limit` names the bytes when memory does not suffice.
-  static Result<Arena> make(const GemmProblem& problem);
+  /// `resource_limit` names the bytes when memory does not suffice. `device` must outlive the
+  /// arena.
+  static Result<Arena> make(const GemmProblem& problem, driver::Device& device);
+  /// The same contents in other memory of the device, for runs to rotate through. On a GPU it has
+  /// no copy of its own here: `host`, `fetch_outputs` and `damage` are the first one's alone.
+  Result<Arena> clone() const;
   Arena(Arena&&) noexcept;
   Arena& operator=(Arena&&) noexcept;
   ~Arena();
 
   const std::vector<OperandSpec>& specs() const;
-  std::span<void* const> pointers() const;  ///< element (0,0) of each operand, offsets applied
+  /// Element (0,0) of each operand on the device, offsets applied: what kernels get.
+  std::span<void* const> pointers() const;
+  /// The same in this process: inputs as they are, outputs as `fetch_outputs` found them.
+  std::span<void* const> host() const;
   std::int64_t bytes() const;
   int index(std::string_view operand) const;  ///< its place in specs(), -1 when there is none
 
   /// Fills every input (the elements, not the gaps between rows), in parallel; the same seed gives
   /// the same bits, whatever the number of threads.
-  void fill_inputs(Fill fill, std::uint64_t seed);
+  Status fill_inputs(Fill fill, std::uint64_t seed);
   /// Fills every output with the NaN pattern of its type, and the gaps between its rows with a
   /// guard pattern.
-  void fill_outputs();
+  Status fill_outputs();
   /// Fills every element of one operand with the NaN pattern of its type, or with zeros.
-  void fill_nan(int operand);
-  void fill_zero(int operand);
+  Status fill_nan(int operand);
+  Status fill_zero(int operand);
+  /// Stores the bits of one element, counted from (0,0), of an input.
+  Status poke(int operand, std::int64_t element, std::uint32_t bits);
+  /// Copies the memory of one operand, from (0,0) on, to that of another with the same extents.
+  Status copy_operand(int from, int to);
+  /// Brings the outputs into host(). Nothing to do on a CPU.
+  Status fetch_outputs();
 
   /// "write 12 bytes past the end of d" when a guard or a gap between the rows of an operand has
-  /// changed.
-  std::optional<std::string> damage() const;
-  std::uint64_t hash(int operand) const;  ///< its elements, as the others
-  std::uint64_t hash_inputs() const;
-  std::uint64_t hash_outputs() const;  ///< elements alone
+  /// changed. On a GPU it is mended at once.
+  Result<std::optional<std::string>> damage();
+  Result<std::uint64_t> hash(int operand) const;  ///< its elements, as the others
+  Result<std::uint64_t> hash_inputs() const;
+  Result<std::uint64_t> hash_outputs() const;
 
  private:
   struct State;
@@ -73,16 +91,17 @@ double integer_density(const GemmProblem& problem);
 /// under test.
 class GuardedBuffer {
  public:
-  static Result<GuardedBuffer> make(std::string name, std::int64_t bytes);
+  static Result<GuardedBuffer> make(std::string name, std::int64_t bytes, driver::Device& device);
   GuardedBuffer(GuardedBuffer&&) noexcept;
   GuardedBuffer& operator=(GuardedBuffer&&) noexcept;
   ~GuardedBuffer();
 
-  void* data() const;  ///< null when it holds no bytes
+  void* data() const;  ///< on the device; null when it holds no bytes
   std::int64_t bytes() const;
   /// Overwrites the contents with bits that depend on `seed`; among them are NaNs of every type.
-  void fill_garbage(std::uint64_t seed);
-  std::optional<std::string> damage() const;
+  Status fill_garbage(std::uint64_t seed);
+  Result<std::optional<std::string>> damage();
+  Result<std::uint64_t> hash() const;  ///< of the contents
 
  private:
   struct State;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "driver/cpu.h"
 #include "numeric/numeric.h"
 #include "support/parallel.h"
 
@@ -20,8 +21,13 @@ GemmProblem problem(GemmProblem p, std::string_view program = "d = acc") {
   return *done;
 }
 
+driver::Device& device() {
+  static const std::unique_ptr<driver::Device> cpu = driver::open_cpu();
+  return *cpu;
+}
+
 Arena arena(const GemmProblem& p) {
-  auto made = Arena::make(p);
+  auto made = Arena::make(p, device());
   EXPECT_TRUE(made) << made.error();
   return std::move(*made);
 }
@@ -56,11 +62,11 @@ TEST(Arena, UniformFillsAreInRangeAndReproducible) {
       {.m = 70, .n = 90, .k = 300, .a = DType::f32, .b = DType::e4m3, .d = DType::bf16, .lda = 311},
       "d = alpha * acc / s[n] + bias[n]");
   Arena a = arena(p), b = arena(p);
-  a.fill_inputs(Fill::uniform, 5);
-  b.fill_inputs(Fill::uniform, 5);
-  EXPECT_EQ(a.hash_inputs(), b.hash_inputs());
-  b.fill_inputs(Fill::uniform, 6);
-  EXPECT_NE(a.hash_inputs(), b.hash_inputs());
+  ASSERT_TRUE(a.fill_inputs(Fill::uniform, 5));
+  ASSERT_TRUE(b.fill_inputs(Fill::uniform, 5));
+  EXPECT_EQ(*a.hash_inputs(), *b.hash_inputs());
+  ASSERT_TRUE(b.fill_inputs(Fill::uniform, 6));
+  EXPECT_NE(*a.hash_inputs(), *b.hash_inputs());
   double sum = 0, squares = 0, least = 1, most = -1;
   for (std::int64_t r = 0; r < 70; ++r) {
     for (std::int64_t c = 0; c < 300; ++c) {
@@ -94,7 +100,7 @@ TEST(Arena, IntegerFillsKeepSumsExact) {
           problem({.m = 64, .n = 64, .k = k, .a = DType::bf16, .b = DType::bf16, .d = d},
                   "d = acc + c[m,n]");
       Arena a = arena(p);
-      a.fill_inputs(Fill::integers, 9);
+      ASSERT_TRUE(a.fill_inputs(Fill::integers, 9));
       std::int64_t zeros = 0;
       for (std::int64_t i = 0; i < 64; ++i) {
         for (std::int64_t j = 0; j < 64; ++j) {
@@ -144,16 +150,16 @@ TEST(Arena, DamageIsNamed) {
                                  .d = DType::f32,
                                  .ldd = 9});
   Arena a = arena(p);
-  a.fill_inputs(Fill::uniform, 1);
-  a.fill_outputs();
-  EXPECT_EQ(a.damage(), std::nullopt);
+  ASSERT_TRUE(a.fill_inputs(Fill::uniform, 1));
+  ASSERT_TRUE(a.fill_outputs());
+  EXPECT_EQ(*a.damage(), std::nullopt);
   const auto damaged = [&](std::string_view operand, std::int64_t byte) {
     std::byte* at = bytes_of(a, operand) + byte;
     const std::byte kept = *at;
     *at = ~kept;
-    const auto found = a.damage();
+    const auto found = *a.damage();
     *at = kept;
-    EXPECT_EQ(a.damage(), std::nullopt);
+    EXPECT_EQ(*a.damage(), std::nullopt);
     return found.value_or("none");
   };
   const std::int64_t span = 4 * a.specs()[2].span_elems();
@@ -184,58 +190,59 @@ TEST(Arena, OutputsHoldNaNAfterAFill) {
     Arena a = arena(
         problem({.m = 5, .n = 7, .k = 4, .a = DType::bf16, .b = DType::bf16, .d = type, .ldd = 8},
                 "d = acc; s[m] = sum(acc, n)"));
-    a.fill_zero(a.index("d"));
-    a.fill_zero(a.index("s"));
+    ASSERT_TRUE(a.fill_zero(a.index("d")));
+    ASSERT_TRUE(a.fill_zero(a.index("s")));
     EXPECT_EQ(value(a, "d", 8), 0);
-    EXPECT_EQ(a.damage(), std::nullopt);
-    a.fill_outputs();
+    EXPECT_EQ(*a.damage(), std::nullopt);
+    ASSERT_TRUE(a.fill_outputs());
     for (std::int64_t i = 0; i < 39; ++i) EXPECT_TRUE(std::isnan(value(a, "d", i))) << name(type);
     EXPECT_TRUE(std::isnan(value(a, "s", 4)));
-    EXPECT_EQ(a.damage(), std::nullopt);
+    EXPECT_EQ(*a.damage(), std::nullopt);
   }
 }
 
 TEST(Arena, HashesSeeElementsAndNotGaps) {
   Arena a = arena(problem({.m = 4, .n = 6, .k = 8, .lda = 10, .ldd = 9}));
-  a.fill_inputs(Fill::uniform, 1);
-  a.fill_outputs();
-  const std::uint64_t in = a.hash_inputs(), out = a.hash_outputs();
+  ASSERT_TRUE(a.fill_inputs(Fill::uniform, 1));
+  ASSERT_TRUE(a.fill_outputs());
+  const std::uint64_t in = *a.hash_inputs(), out = *a.hash_outputs();
   bytes_of(a, "a")[4 * 8] ^= std::byte{1};
   bytes_of(a, "d")[4 * 6] ^= std::byte{1};
-  EXPECT_EQ(a.hash_inputs(), in);
-  EXPECT_EQ(a.hash_outputs(), out);
+  EXPECT_EQ(*a.hash_inputs(), in);
+  EXPECT_EQ(*a.hash_outputs(), out);
   bytes_of(a, "a")[4 * 7] ^= std::byte{1};
   bytes_of(a, "d")[4 * 5] ^= std::byte{1};
-  EXPECT_NE(a.hash_inputs(), in);
-  EXPECT_NE(a.hash_outputs(), out);
+  EXPECT_NE(*a.hash_inputs(), in);
+  EXPECT_NE(*a.hash_outputs(), out);
 }
 
 TEST(Arena, InterleavedAndOverlappingBatches) {
   // Rows of two entries interleave: pitch 16, stride 8; no gap is left.
   Arena interleaved =
       arena(problem({.m = 4, .n = 2, .k = 8, .batch = 2, .lda = 16, .strides = {{"a", 8}}}));
-  interleaved.fill_inputs(Fill::uniform, 1);
+  ASSERT_TRUE(interleaved.fill_inputs(Fill::uniform, 1));
   for (std::int64_t i = 0; i < 64; ++i) EXPECT_FALSE(std::isnan(value(interleaved, "a", i))) << i;
   // Each entry begins one row after the one before.
   const GemmProblem sliding = problem({.m = 4, .n = 2, .k = 8, .batch = 3, .strides = {{"a", 8}}});
   Arena a = arena(sliding), b = arena(sliding);
-  a.fill_inputs(Fill::uniform, 1);
-  b.fill_inputs(Fill::uniform, 1);
-  EXPECT_EQ(a.hash_inputs(), b.hash_inputs());
-  EXPECT_EQ(a.damage(), std::nullopt);
+  ASSERT_TRUE(a.fill_inputs(Fill::uniform, 1));
+  ASSERT_TRUE(b.fill_inputs(Fill::uniform, 1));
+  EXPECT_EQ(*a.hash_inputs(), *b.hash_inputs());
+  EXPECT_EQ(*a.damage(), std::nullopt);
 }
 
 TEST(Arena, EmptyOperands) {
   Arena a = arena(problem({.m = 0, .n = 6, .k = 0}));
-  a.fill_inputs(Fill::integers, 1);
-  a.fill_outputs();
-  EXPECT_EQ(a.damage(), std::nullopt);
+  ASSERT_TRUE(a.fill_inputs(Fill::integers, 1));
+  ASSERT_TRUE(a.fill_outputs());
+  EXPECT_EQ(*a.damage(), std::nullopt);
   *bytes_of(a, "d") = std::byte{1};
-  EXPECT_EQ(a.damage(), "write 1 bytes past the end of d");
+  EXPECT_EQ(*a.damage(), "write 1 bytes past the end of d");
 }
 
 TEST(Arena, TooLargeIsAnError) {
-  const auto made = Arena::make(problem({.m = std::int64_t(1) << 30, .n = 1 << 20, .k = 1}));
+  const auto made =
+      Arena::make(problem({.m = std::int64_t(1) << 30, .n = 1 << 20, .k = 1}), device());
   ASSERT_FALSE(made);
   EXPECT_EQ(made.error().code, ErrorCode::resource_limit);
   EXPECT_NE(made.error().message.find("4503"), std::string::npos)
@@ -243,18 +250,18 @@ TEST(Arena, TooLargeIsAnError) {
 }
 
 TEST(GuardedBuffer, SeesWritesOutside) {
-  auto made = GuardedBuffer::make("workspace", 100);
+  auto made = GuardedBuffer::make("workspace", 100, device());
   ASSERT_TRUE(made) << made.error();
-  made->fill_garbage(1);
-  EXPECT_EQ(made->damage(), std::nullopt);
+  ASSERT_TRUE(made->fill_garbage(1));
+  EXPECT_EQ(*made->damage(), std::nullopt);
   auto* data = static_cast<std::byte*>(made->data());
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(data) % 256, 64u);
   data[102] ^= std::byte{1};
-  EXPECT_EQ(made->damage(), "write 3 bytes past the end of the workspace");
+  EXPECT_EQ(*made->damage(), "write 3 bytes past the end of the workspace");
   data[102] ^= std::byte{1};
   data[-8] ^= std::byte{1};
-  EXPECT_EQ(made->damage(), "write 8 bytes before the beginning of the workspace");
-  const auto empty = GuardedBuffer::make("workspace", 0);
+  EXPECT_EQ(*made->damage(), "write 8 bytes before the beginning of the workspace");
+  const auto empty = GuardedBuffer::make("workspace", 0, device());
   ASSERT_TRUE(empty);
   EXPECT_EQ(empty->data(), nullptr);
 }

@@ -32,7 +32,7 @@ bool readable(int fd, Deadline deadline) {
 }  // namespace
 
 Status Client::start() {
-  SpawnOptions spawn{.argv = {options_.program.string()},
+  SpawnOptions spawn{.argv = {options_.program.string(), options_.device},
                      .extra_env = options_.extra_env,
                      .pipe_stdin = true,
                      .pipe_stdout = true};
@@ -98,6 +98,9 @@ Result<Reply> Client::exchange(const Request& request, std::chrono::milliseconds
       deadline = Clock::now() + silence;
       continue;
     }
+    // Its context is lost, and it ends.
+    if (reply->error && reply->error->code == ErrorCode::device_fault)
+      return lost(ErrorCode::device_fault, reply->error->message);
     if (reply->error) return *reply->error;
     return reply;
   }

@@ -16,6 +16,7 @@ namespace lapidary::worker {
 
 struct ClientOptions {
   std::filesystem::path program;  ///< of lapidary-worker; see find_worker
+  std::string device = "cpu";     ///< its argument
   std::vector<std::string> extra_env;
   std::chrono::milliseconds silence{10000};  ///< without a beat for so long: hung, and killed
   std::function<void(std::string_view step)> on_beat;  ///< progress

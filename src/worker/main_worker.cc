@@ -15,7 +15,8 @@ int main(int argc, char** argv) {
     std::printf("lapidary-worker, protocol %d\n", lapidary::worker::kProtocolVersion);
     return 0;
   }
-  if (argc != 1 || ::isatty(STDIN_FILENO)) {
+  // Which device: the one argument.
+  if (argc != 2 || ::isatty(STDIN_FILENO)) {
     std::fprintf(stderr,
                  "lapidary-worker: started by lapidary, not by hand; use `lapidary tune`\n");
     return 2;
@@ -27,7 +28,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   const lapidary::Status status =
-      lapidary::worker::serve(STDIN_FILENO, out, lapidary::backends::all());
+      lapidary::worker::serve(STDIN_FILENO, out, argv[1], lapidary::backends::all());
   if (!status) {
     std::fprintf(stderr, "lapidary-worker: %s\n", status.error().message.c_str());
     return 1;

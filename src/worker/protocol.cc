@@ -42,7 +42,8 @@ Request request_from(const Json& j) {
           .repeats = j.at("repeats").get<std::int64_t>(),
           .rotate_bytes = j.at("rotate_bytes").get<std::int64_t>(),
           .seed = j.at("seed").get<std::uint64_t>(),
-          .checks = j.at("checks").get<std::uint32_t>()};
+          .checks = j.at("checks").get<std::uint32_t>(),
+          .seconds = j.at("seconds").get<double>()};
 }
 
 Reply reply_from(const Json& j) {
@@ -57,9 +58,14 @@ Reply reply_from(const Json& j) {
     r.device = {.id = d.at("id"),
                 .name = d.at("name"),
                 .key = d.at("key"),
+                .uuid = d.at("uuid"),
+                .driver = d.at("driver"),
                 .threads = d.at("threads"),
+                .sm = d.at("sm"),
                 .cache_bytes = d.at("cache_bytes"),
-                .memory_bytes = d.at("memory_bytes")};
+                .memory_bytes = d.at("memory_bytes"),
+                .max_clock_mhz = d.at("max_clock_mhz"),
+                .power_limit_w = d.at("power_limit_w")};
   }
   if (j.contains("backends")) {
     for (const Json& b : j["backends"])
@@ -75,6 +81,13 @@ Reply reply_from(const Json& j) {
     }
   }
   r.time_us = j.value("time_us", 0.0);
+  if (j.contains("effort")) {
+    const Json& e = j["effort"];
+    r.effort = {.time_us = e.at("time_us"),
+                .clock_mhz = e.at("clock_mhz"),
+                .watts = e.at("watts"),
+                .joules = e.at("joules")};
+  }
   r.workspace_bytes = j.value("workspace_bytes", std::int64_t{0});
   r.packed_bytes = j.value("packed_bytes", std::int64_t{0});
   r.passed = j.value("passed", false);
@@ -92,7 +105,8 @@ std::string encode(const Request& r) {
               {"repeats", r.repeats},
               {"rotate_bytes", r.rotate_bytes},
               {"seed", r.seed},
-              {"checks", r.checks}}
+              {"checks", r.checks},
+              {"seconds", r.seconds}}
       .dump();
 }
 
@@ -107,9 +121,14 @@ std::string encode(const Reply& r) {
     j["device"] = {{"id", r.device.id},
                    {"name", r.device.name},
                    {"key", r.device.key},
+                   {"uuid", r.device.uuid},
+                   {"driver", r.device.driver},
                    {"threads", r.device.threads},
+                   {"sm", r.device.sm},
                    {"cache_bytes", r.device.cache_bytes},
-                   {"memory_bytes", r.device.memory_bytes}};
+                   {"memory_bytes", r.device.memory_bytes},
+                   {"max_clock_mhz", r.device.max_clock_mhz},
+                   {"power_limit_w", r.device.power_limit_w}};
   }
   for (const BackendState& b : r.backends) {
     j["backends"].push_back({{"name", b.name}, {"version", b.version}, {"missing", b.missing}});
@@ -122,6 +141,12 @@ std::string encode(const Reply& r) {
                            {"packed_bytes", o.packed_bytes}});
   }
   if (r.time_us != 0) j["time_us"] = r.time_us;
+  if (r.effort != driver::Effort{}) {
+    j["effort"] = {{"time_us", r.effort.time_us},
+                   {"clock_mhz", r.effort.clock_mhz},
+                   {"watts", r.effort.watts},
+                   {"joules", r.effort.joules}};
+  }
   if (r.workspace_bytes != 0) j["workspace_bytes"] = r.workspace_bytes;
   if (r.packed_bytes != 0) j["packed_bytes"] = r.packed_bytes;
   if (r.passed) j["passed"] = true;

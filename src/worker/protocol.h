@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "driver/device.h"
 #include "lapidary/candidate.h"
 #include "lapidary/result.h"
 #include "support/subprocess.h"
@@ -15,7 +16,7 @@
 // and one answer.
 namespace lapidary::worker {
 
-inline constexpr int kProtocolVersion = 1;
+inline constexpr int kProtocolVersion = 2;
 
 enum class Ask : std::uint8_t {
   hello,    ///< -> device, backends
@@ -26,6 +27,7 @@ enum class Ask : std::uint8_t {
   replay,   ///< candidate, repeats: so many runs over rotating buffers -> time_us of one
   verify,   ///< candidate, seed -> passed, check, reason
   release,  ///< candidate: out of the race, its buffers go
+  sustain,  ///< candidate, repeats, seconds: replays without a rest -> effort
 };
 
 struct Request {
@@ -35,6 +37,7 @@ struct Request {
   std::int64_t repeats = 1, rotate_bytes = 0;
   std::uint64_t seed = 1;
   std::uint32_t checks = ~0u;
+  double seconds = 0;
   bool operator==(const Request&) const = default;
 };
 
@@ -53,6 +56,7 @@ struct Reply {
   std::vector<BackendState> backends;
   std::vector<Offer> offers;
   double time_us = 0;
+  driver::Effort effort;
   std::int64_t workspace_bytes = 0, packed_bytes = 0;
   bool passed = false;
   std::string check, reason;

@@ -5,17 +5,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
-#include <cstring>
-#include <ctime>
 #include <memory>
 #include <new>
 #include <optional>
 #include <thread>
 #include <vector>
 
-#include "driver/cpu.h"
-#include "support/parallel.h"
+#include "driver/device.h"
 #include "worker/arena.h"
 #include "worker/lock.h"
 #include "worker/protocol.h"
@@ -30,47 +26,15 @@ double micros_since(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
-/// Waits until this process's threads sleep. Libraries let theirs spin for milliseconds after a
-/// product (libgomp, OpenBLAS), and that would be taken from whoever is timed next.
-void settle() {
-  const auto cpu_ns = [] {
-    timespec now{};
-    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
-  };
-  for (int turn = 0; turn < 100; ++turn) {
-    const std::int64_t before = cpu_ns();
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    if (cpu_ns() - before < 200'000) return;
-  }
-}
-
-/// 64-byte aligned memory of a call; empty for 0 bytes.
-class Block {
- public:
-  explicit Block(std::int64_t bytes)
-      : data_(bytes > 0 ? std::aligned_alloc(64, static_cast<std::size_t>((bytes + 63) / 64 * 64))
-                        : nullptr) {
-    if (bytes > 0 && data_ == nullptr) throw std::bad_alloc();
-  }
-  Block(Block&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
-  Block& operator=(Block&& other) noexcept {
-    std::swap(data_, other.data_);
-    return *this;
-  }
-  ~Block() { std::free(data_); }
-  void* data() const { return data_; }
-
- private:
-  void* data_;
-};
-
 /// A candidate made ready: executable, its workspace, its packed operands, and what its outputs
 /// hashed to.
 struct Prepared {
   Candidate candidate;
   std::unique_ptr<backends::Executable> executable;
-  Block workspace{0}, packed{0};
+  driver::Memory workspace, packed;
+  std::unique_ptr<driver::Replay> replay;  // of so many repeats
+  std::int64_t repeats = 0;
+  std::size_t last_copy = 0;          // that a replay's last run writes
   std::optional<std::uint64_t> hash;  // of its outputs, the same on every copy
 };
 
@@ -83,13 +47,12 @@ struct Session {
   std::optional<Verifier> verifier;
   std::uint64_t seed = 1, verifier_seed = 0;
   std::uint32_t verifier_checks = 0;
-  std::size_t next = 0;  // copy that the next run takes
 };
 
 class Server {
  public:
-  Server(int out, std::span<const backends::Backend* const> backends)
-      : out_(out), backends_(backends) {}
+  Server(int out, std::string device, std::span<const backends::Backend* const> backends)
+      : out_(out), device_id_(std::move(device)), all_(backends) {}
 
   Reply answer(const Request& request) {
     Reply failed;
@@ -105,6 +68,7 @@ class Server {
 
  private:
   Result<Reply> handle(const Request& request) {
+    LAPIDARY_TRY_STATUS(open_device());
     switch (request.ask) {
       case Ask::hello:
         return hello();
@@ -121,6 +85,8 @@ class Server {
       case Ask::release:
         forget(request.candidate);
         return Reply{};
+      case Ask::sustain:
+        return sustain(request);
     }
     return fail(ErrorCode::internal, "worker: request {} is unknown",
                 static_cast<int>(request.ask));
@@ -133,9 +99,23 @@ class Server {
     (void)send_frame(out_, encode(reply)).has_value();
   }
 
+  /// At the first request, so that what is missing is an answer.
+  Status open_device() {
+    if (device_) return {};
+    beat("opening " + device_id_);
+    LAPIDARY_TRY(std::unique_ptr<driver::Device> device, driver::open_device(device_id_));
+    beat("probing " + device_id_);
+    LAPIDARY_TRY_STATUS(device->probe());
+    device_ = std::move(device);
+    std::ranges::copy_if(
+        all_, std::back_inserter(backends_),
+        [this](const backends::Backend* backend) { return backend->serves(device_->info()); });
+    return {};
+  }
+
   Result<Reply> hello() {
     Reply reply;
-    reply.device = device_;
+    reply.device = device_->info();
     for (const backends::Backend* backend : backends_) {
       beat(fmt::format("loading {}", backend->name()));
       const Result<std::string> version = backend->version();
@@ -150,16 +130,21 @@ class Server {
     Reply reply;
     for (const backends::Backend* backend : backends_) {
       beat(fmt::format("candidates of {}", backend->name()));
-      std::ranges::move(backend->candidates(problem, device_), std::back_inserter(reply.offers));
+      std::ranges::move(backend->candidates(problem, device_->info()),
+                        std::back_inserter(reply.offers));
     }
     return reply;
   }
 
   Result<Reply> open(const Request& request) {
     if (!lock_) {
-      LAPIDARY_TRY(DeviceLock lock, DeviceLock::acquire("cpu", [&](std::string_view holder) {
-                     beat(fmt::format("waiting for the device: process {} measures on it", holder));
-                   }));
+      const DeviceInfo& info = device_->info();
+      LAPIDARY_TRY(
+          DeviceLock lock,
+          DeviceLock::acquire(
+              info.uuid.empty() ? info.id : info.uuid, [&](std::string_view holder) {
+                beat(fmt::format("waiting for the device: process {} measures on it", holder));
+              }));
       lock_.emplace(std::move(lock));
     }
     session_.reset();  // its memory goes before the next one's comes
@@ -167,30 +152,20 @@ class Server {
     session_ = std::make_unique<Session>();
     session_->problem = problem;
     session_->seed = request.seed;
-    do {
-      beat(fmt::format("filling buffers, copy {}", session_->copies.size() + 1));
-      LAPIDARY_TRY(Arena arena, Arena::make(problem));
-      if (session_->copies.empty()) {
-        arena.fill_inputs(Fill::uniform, request.seed);
-      } else {
-        copy_inputs(session_->copies.front(), arena);
-      }
-      arena.fill_outputs();
-      session_->copies.push_back(std::move(arena));
-    } while (static_cast<std::int64_t>(session_->copies.size()) * session_->copies.front().bytes() <
-                 request.rotate_bytes &&
-             session_->copies.size() < 256);
-    return Reply{};
-  }
-
-  /// The same values in other memory, which is all that rotating asks for.
-  static void copy_inputs(const Arena& from, const Arena& to) {
-    const std::vector<OperandSpec>& specs = from.specs();
-    for (std::size_t i = 0; i < specs.size(); ++i) {
-      if (specs[i].output) continue;
-      std::memcpy(to.pointers()[i], from.pointers()[i],
-                  static_cast<std::size_t>(specs[i].span_elems() * size_bytes(specs[i].type)));
+    std::vector<Arena>& copies = session_->copies;
+    beat("filling buffers, copy 1");
+    LAPIDARY_TRY(Arena first, Arena::make(problem, *device_));
+    LAPIDARY_TRY_STATUS(first.fill_inputs(Fill::uniform, request.seed));
+    LAPIDARY_TRY_STATUS(first.fill_outputs());
+    copies.push_back(std::move(first));
+    while (static_cast<std::int64_t>(copies.size()) * copies.front().bytes() <
+               request.rotate_bytes &&
+           copies.size() < 256) {
+      beat(fmt::format("filling buffers, copy {}", copies.size() + 1));
+      LAPIDARY_TRY(Arena copy, copies.front().clone());
+      copies.push_back(std::move(copy));
     }
+    return Reply{};
   }
 
   void forget(const Candidate& candidate) {
@@ -203,17 +178,20 @@ class Server {
     forget(request.candidate);
     LAPIDARY_TRY(auto prepared, make(request.candidate));
     beat("pack");
-    prepared->workspace = Block(prepared->executable->workspace_bytes());
-    prepared->packed = Block(prepared->executable->packed_bytes());
+    LAPIDARY_TRY(prepared->workspace,
+                 driver::Memory::make(*device_, prepared->executable->workspace_bytes()));
+    LAPIDARY_TRY(prepared->packed,
+                 driver::Memory::make(*device_, prepared->executable->packed_bytes()));
     LAPIDARY_TRY_STATUS(prepared->executable->pack(arguments(*prepared, session_->copies.front())));
     beat("first run");
-    LAPIDARY_TRY(const double first, timed_run(*prepared));
+    LAPIDARY_TRY(const double first, timed_runs(*prepared, 1));
     // The first run pays for page faults and for a library that starts its threads: seconds, on a
     // busy machine.
     double best = first;
     if (first < 2e6) {
       beat("second run");
-      LAPIDARY_TRY(const double second, timed_run(*prepared));
+      // On a GPU the time of one would be that of a launch and a wait.
+      LAPIDARY_TRY(const double second, timed_runs(*prepared, device_->is_host() ? 1 : 8));
       best = std::min(first, second);
     }
     Reply reply;
@@ -232,7 +210,7 @@ class Server {
     if (backend == backends_.end())
       return fail(ErrorCode::unsupported, "worker: no backend '{}' here", candidate.backend);
     LAPIDARY_TRY(prepared->executable,
-                 (*backend)->compile(session_->problem, candidate.config, device_));
+                 (*backend)->compile(session_->problem, candidate.config, device_->info()));
     return prepared;
   }
 
@@ -240,47 +218,67 @@ class Server {
     return {.operands = arena.pointers(),
             .workspace = prepared.workspace.data(),
             .packed = prepared.packed.data(),
-            .stream = nullptr};
+            .stream = device_->stream()};
   }
 
-  /// One run on the next copy. All copies hold the same inputs, so their outputs must hash alike.
-  Status run_once(const Prepared& prepared) {
-    const std::size_t copy = session_->next++ % session_->copies.size();
-    return prepared.executable->run(arguments(prepared, session_->copies[copy]));
+  /// The i-th run of a row of them. All copies hold the same inputs, so their outputs must hash
+  /// alike.
+  Status run_once(Prepared& prepared, std::int64_t i) {
+    prepared.last_copy = static_cast<std::size_t>(i) % session_->copies.size();
+    return prepared.executable->run(arguments(prepared, session_->copies[prepared.last_copy]));
   }
 
-  /// The same, in microseconds.
-  Result<double> timed_run(const Prepared& prepared) {
+  /// So many of them, waited for; microseconds of one.
+  Result<double> timed_runs(Prepared& prepared, int count) {
     const Clock::time_point start = Clock::now();
-    LAPIDARY_TRY_STATUS(run_once(prepared));
-    return micros_since(start);
+    for (int i = 0; i < count; ++i) LAPIDARY_TRY_STATUS(run_once(prepared, i));
+    LAPIDARY_TRY_STATUS(device_->synchronize());
+    return micros_since(start) / count;
   }
 
-  Result<Reply> replay(const Request& request) {
+  /// The candidate of a request, its runs recorded.
+  Result<Prepared*> recorded(const Request& request) {
     if (!session_) return fail(ErrorCode::internal, "worker: replay before open");
     const auto it = std::ranges::find_if(
         session_->prepared, [&](const auto& p) { return p->candidate == request.candidate; });
     if (it == session_->prepared.end())
       return fail(ErrorCode::internal, "worker: replay before prepare");
     Prepared& prepared = **it;
-    beat("replay");
     const std::int64_t repeats = std::max<std::int64_t>(1, request.repeats);
-    settle();
-    // Its own threads are awake when the clock starts, as they are in a row of products.
-    LAPIDARY_TRY_STATUS(run_once(prepared));
-    const Clock::time_point start = Clock::now();
-    for (std::int64_t i = 0; i < repeats; ++i) {
-      LAPIDARY_TRY_STATUS(run_once(prepared));
+    if (!prepared.replay || prepared.repeats != repeats) {
+      beat("record");
+      prepared.replay.reset();
+      LAPIDARY_TRY(
+          prepared.replay,
+          device_->record([this, &prepared](std::int64_t i) { return run_once(prepared, i); },
+                          repeats));
+      prepared.repeats = repeats;
     }
+    return &prepared;
+  }
+
+  Result<Reply> replay(const Request& request) {
+    LAPIDARY_TRY(Prepared* const prepared, recorded(request));
+    beat("replay");
     Reply reply;
-    reply.time_us = micros_since(start) / static_cast<double>(repeats);
-    const std::size_t last = (session_->next - 1) % session_->copies.size();
-    const std::uint64_t hash = session_->copies[last].hash_outputs();
-    if (prepared.hash && *prepared.hash != hash && !session_->problem.numerics.nondeterministic) {
+    LAPIDARY_TRY(reply.time_us, prepared->replay->run());
+    LAPIDARY_TRY(const std::uint64_t hash, session_->copies[prepared->last_copy].hash_outputs());
+    if (prepared->hash && *prepared->hash != hash && !session_->problem.numerics.nondeterministic) {
       return fail(ErrorCode::wrong_result,
                   "repeat: outputs differ between two replays on the same inputs");
     }
-    prepared.hash = hash;
+    prepared->hash = hash;
+    reply.passed = true;
+    return reply;
+  }
+
+  Result<Reply> sustain(const Request& request) {
+    LAPIDARY_TRY(Prepared* const prepared, recorded(request));
+    beat("sustain");
+    Reply reply;
+    LAPIDARY_TRY(reply.effort, device_->sustain(*prepared->replay, prepared->repeats,
+                                                request.seconds, [this] { beat("sustain"); }));
+    reply.time_us = reply.effort.time_us;
     reply.passed = true;
     return reply;
   }
@@ -291,11 +289,11 @@ class Server {
     if (!s.verifier || s.verifier_seed != request.seed || s.verifier_checks != request.checks) {
       beat("reference");
       s.verifier.reset();
-      LAPIDARY_TRY(
-          Verifier verifier,
-          Verifier::make(s.problem, {.seed = request.seed,
-                                     .checks = request.checks & kAllChecks,
-                                     .beat = [this](std::string_view step) { beat(step); }}));
+      LAPIDARY_TRY(Verifier verifier,
+                   Verifier::make(s.problem, *device_,
+                                  {.seed = request.seed,
+                                   .checks = request.checks & kAllChecks,
+                                   .beat = [this](std::string_view step) { beat(step); }}));
       s.verifier.emplace(std::move(verifier));
       s.verifier_seed = request.seed;
       s.verifier_checks = request.checks;
@@ -315,30 +313,13 @@ class Server {
   }
 
   int out_;
-  std::span<const backends::Backend* const> backends_;
-  DeviceInfo device_ = cpu_device();
+  std::string device_id_;
+  std::span<const backends::Backend* const> all_;
+  std::vector<const backends::Backend*> backends_;  // those that serve the device
+  std::unique_ptr<driver::Device> device_;          // outlives what lies in its memory
   std::optional<DeviceLock> lock_;
   std::unique_ptr<Session> session_;
 };
-
-}  // namespace
-
-DeviceInfo cpu_device() {
-  static const DeviceInfo device = [] {
-    const driver::CpuFacts facts = driver::cpu_facts();
-    const int threads = default_threads();
-    return DeviceInfo{
-        .id = "cpu",
-        .name = fmt::format("{}, {} thread{}", facts.model, threads, threads == 1 ? "" : "s"),
-        .key = fmt::format("cpu|{}|{}|threads={}", facts.model, facts.features, threads),
-        .threads = threads,
-        .cache_bytes = facts.cache_bytes,
-        .memory_bytes = facts.memory_bytes};
-  }();
-  return device;
-}
-
-namespace {
 
 /// Ends this process when the other end of `in` is gone, whatever a candidate is doing: a worker
 /// that outlives its parent would keep the device. (A signal on the parent's death would follow the
@@ -356,9 +337,10 @@ void end_with_parent(int in) {
 
 }  // namespace
 
-Status serve(int in, int out, std::span<const backends::Backend* const> backends) {
+Status serve(int in, int out, const std::string& device,
+             std::span<const backends::Backend* const> backends) {
   end_with_parent(in);
-  Server server(out, backends);
+  Server server(out, device, backends);
   for (;;) {
     LAPIDARY_TRY(const std::optional<std::string> frame, receive_frame(in));
     if (!frame) return {};
@@ -371,6 +353,9 @@ Status serve(int in, int out, std::span<const backends::Backend* const> backends
     }
     // A parent that is gone needs no answer, and no complaint.
     if (!send_frame(out, encode(reply))) return {};
+    // The context is lost and whatever else is asked of it fails: another process goes on. Nothing
+    // can be given back to it either.
+    if (reply.error && reply.error->code == ErrorCode::device_fault) ::_exit(0);
   }
 }
 

@@ -121,6 +121,7 @@ std::string reproduction(const GemmProblem& problem, std::uint64_t seed) {
 }
 
 struct Verifier::State {
+  driver::Device& device;
   GemmProblem problem;
   VerifyOptions options;
   Arena arena;
@@ -148,8 +149,8 @@ struct Verifier::State {
   LeakWatch leaks;
   std::optional<Verdict> failed;
 
-  State(GemmProblem p, VerifyOptions o, Arena a)
-      : problem(std::move(p)), options(std::move(o)), arena(std::move(a)) {}
+  State(driver::Device& d, GemmProblem p, VerifyOptions o, Arena a)
+      : device(d), problem(std::move(p)), options(std::move(o)), arena(std::move(a)) {}
 
   bool on(Check check) const { return (options.checks & std::uint32_t(check)) != 0; }
   void beat(std::string_view step) const {
@@ -172,29 +173,31 @@ struct Verifier::State {
 
   /// Fills the inputs unless they hold these contents already. `seed` tells fills of one kind
   /// apart.
-  void fill(const std::string& what, Fill kind, std::uint64_t seed) {
-    if (contents == what) return;
+  Status fill(const std::string& what, Fill kind, std::uint64_t seed) {
+    if (contents == what) return {};
     beat("filling inputs");
-    arena.fill_inputs(kind, mix(options.seed, seed));
+    LAPIDARY_TRY_STATUS(arena.fill_inputs(kind, mix(options.seed, seed)));
     contents = what;
-    note_inputs();
+    return note_inputs();
   }
-  void note_inputs() {
-    if (!on(Check::inputs)) return;
-    input_hashes.clear();
-    for (std::size_t i = 0; i < specs.size(); ++i)
-      input_hashes.push_back(specs[i].output ? 0 : arena.hash(int(i)));
+  Status note_inputs() {
+    if (!on(Check::inputs)) return {};
+    input_hashes.assign(specs.size(), 0);
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      if (specs[i].output) continue;
+      LAPIDARY_TRY(input_hashes[i], arena.hash(int(i)));
+    }
+    return {};
   }
   /// Puts a value into an input's element and returns the one before.
-  float exchange(const Plant& plant, float value) const {
+  Result<float> exchange(const Plant& plant, float value) {
     const OperandSpec& spec = specs[std::size_t(plant.operand)];
-    void* base = arena.pointers()[std::size_t(plant.operand)];
+    const void* base = arena.host()[std::size_t(plant.operand)];
     const std::int64_t element = element_of(spec, plant.entry, plant.row, plant.col);
     const float before = numeric::load(spec.type, base, element);
     // Not a store of an epilogue, which would saturate: an e5m2 infinity is meant.
-    const std::uint32_t bits = numeric::from_f32(spec.type, value, numeric::Overflow::infinity);
-    std::memcpy(static_cast<std::byte*>(base) + element * size_bytes(spec.type), &bits,
-                std::size_t(size_bytes(spec.type)));
+    LAPIDARY_TRY_STATUS(arena.poke(
+        plant.operand, element, numeric::from_f32(spec.type, value, numeric::Overflow::infinity)));
     return before;
   }
 
@@ -202,63 +205,70 @@ struct Verifier::State {
     return {.operands = operands,
             .workspace = workspace->data(),
             .packed = packed->data(),
-            .stream = nullptr};
+            .stream = device.stream()};
   }
 
   /// Constant operands must be packed again whenever the data change.
   Status pack() {
-    packed->fill_garbage(mix(options.seed, 1000 + runs));
+    LAPIDARY_TRY_STATUS(packed->fill_garbage(mix(options.seed, 1000 + runs)));
     beat("pack");
     LAPIDARY_TRY_STATUS(executable->pack(arguments(arena.pointers())));
-    packed_hash = hash_of(*packed);
+    LAPIDARY_TRY_STATUS(device.synchronize());
+    LAPIDARY_TRY(packed_hash, packed->hash());
     return {};
   }
-  static std::uint64_t hash_of(const GuardedBuffer& buffer) {
-    return hash64({static_cast<const std::byte*>(buffer.data()), std::size_t(buffer.bytes())});
-  }
 
-  void clear_outputs() {
+  Status clear_outputs() {
     for (std::size_t i = 0; i < specs.size(); ++i) {
       if (!specs[i].output) continue;
-      if (on(Check::fill))
-        arena.fill_nan(int(i));
-      else
-        arena.fill_zero(int(i));
+      LAPIDARY_TRY_STATUS(on(Check::fill) ? arena.fill_nan(int(i)) : arena.fill_zero(int(i)));
     }
+    return {};
   }
 
   /// One run on cleared outputs, and what must hold after every run.
   Status run(std::string_view pass) {
-    clear_outputs();
+    LAPIDARY_TRY_STATUS(clear_outputs());
     return run_on(pass, arena.pointers());
   }
   Status run_on(std::string_view pass, std::span<void* const> operands) {
-    workspace->fill_garbage(mix(options.seed, 2000 + runs++));
+    LAPIDARY_TRY_STATUS(workspace->fill_garbage(mix(options.seed, 2000 + runs++)));
     beat(fmt::format("run with {}", pass));
-    const Holdings before = on(Check::leak) ? Holdings::now() : Holdings{};
+    LAPIDARY_TRY(const Holdings before, holdings());
     const auto start = std::chrono::steady_clock::now();
     LAPIDARY_TRY_STATUS(executable->run(arguments(operands)));
+    LAPIDARY_TRY_STATUS(device.synchronize());
     run_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (on(Check::leak)) leaks.note(before, Holdings::now());
+    LAPIDARY_TRY(const Holdings after, holdings());
+    if (on(Check::leak)) leaks.note(before, after);
     beat(fmt::format("checking after a run with {}", pass));
     if (on(Check::guards)) {
-      for (const auto& damage : {arena.damage(), workspace->damage(), packed->damage()}) {
-        if (damage) {
-          fail_check(Check::guards, pass, *damage);
-          return {};
-        }
+      LAPIDARY_TRY(std::optional<std::string> damage, arena.damage());
+      for (GuardedBuffer* buffer : {&*workspace, &*packed}) {
+        if (damage) break;
+        LAPIDARY_TRY(damage, buffer->damage());
+      }
+      if (damage) {
+        fail_check(Check::guards, pass, *damage);
+        return {};
       }
     }
     if (on(Check::inputs)) {
       for (std::size_t i = 0; i < specs.size(); ++i) {
-        if (specs[i].output || arena.hash(int(i)) == input_hashes[i]) continue;
+        if (specs[i].output) continue;
+        LAPIDARY_TRY(const std::uint64_t hash, arena.hash(int(i)));
+        if (hash == input_hashes[i]) continue;
         fail_check(Check::inputs, pass, fmt::format("operand {} has changed", specs[i].name));
         return {};
       }
-      if (hash_of(*packed) != packed_hash)
-        fail_check(Check::inputs, pass, "the packed operands have changed");
+      LAPIDARY_TRY(const std::uint64_t hash, packed->hash());
+      if (hash != packed_hash) fail_check(Check::inputs, pass, "the packed operands have changed");
     }
     return {};
+  }
+  Result<Holdings> holdings() {
+    if (!on(Check::leak)) return Holdings{};
+    return Holdings::now(device);
   }
 
   // -- the passes, in order
@@ -269,20 +279,23 @@ struct Verifier::State {
         std::ranges::any_of(
             rounds, [this](const PositionRound& round) { return !is_everything(round.samples); });
     if (!on(Check::exact) && !on(Check::whole) && !wants_classes) return {};
-    fill("integers", Fill::integers, 1);
+    LAPIDARY_TRY_STATUS(fill("integers", Fill::integers, 1));
     LAPIDARY_TRY_STATUS(pack());
     LAPIDARY_TRY_STATUS(run("small integers"));
     if (!failed) LAPIDARY_TRY_STATUS(compare_integers("small integers"));
     if (failed) return {};
-    if (wants_classes) note_classes();
+    if (wants_classes) {
+      LAPIDARY_TRY_STATUS(arena.fetch_outputs());
+      note_classes();
+    }
     return {};
   }
 
   Status compare_integers(const std::string& pass) {
+    LAPIDARY_TRY_STATUS(arena.fetch_outputs());
     if (on(Check::exact)) {
       Findings findings;
-      exact->compare(arena.pointers(), arena.pointers(), progress(pass + ": reference rows"),
-                     findings);
+      exact->compare(arena.host(), arena.host(), progress(pass + ": reference rows"), findings);
       judge(Check::exact, pass, findings);
     }
     if (!failed && on(Check::whole)) LAPIDARY_TRY_STATUS(compare_whole(pass));
@@ -294,13 +307,11 @@ struct Verifier::State {
     if (problem.alias.empty() || (!on(Check::exact) && !on(Check::whole))) return {};
     std::vector<void*> operands(arena.pointers().begin(), arena.pointers().end());
     std::string pass = "small integers and";
-    clear_outputs();
+    LAPIDARY_TRY_STATUS(clear_outputs());
     for (const std::string& pair : problem.alias) {
       const auto sides = split(pair, '=');
       const int input = arena.index(sides[0]), output = arena.index(sides[1]);
-      const OperandSpec& spec = specs[std::size_t(input)];
-      std::memcpy(operands[std::size_t(output)], operands[std::size_t(input)],
-                  std::size_t(spec.span_elems() * size_bytes(spec.type)));
+      LAPIDARY_TRY_STATUS(arena.copy_operand(input, output));
       operands[std::size_t(input)] = operands[std::size_t(output)];
       pass += fmt::format(" {} in the memory of {}", sides[0], sides[1]);
     }
@@ -319,7 +330,7 @@ struct Verifier::State {
     // entry's.
     Status made;
     product_error = {};
-    whole->compare(arena.pointers(), arena.pointers(), progress(pass + ": whole result"), findings,
+    whole->compare(arena.host(), arena.host(), progress(pass + ": whole result"), findings,
                    &exact_lines);
     if (!product_error) return product_error;
     for (std::size_t entry = 0; proving && entry < proof.size(); ++entry) {
@@ -341,7 +352,7 @@ struct Verifier::State {
   decltype(reference::Request::exact_sums) exact_sums(std::int64_t entry) {
     if (!products.contains(entry)) {
       products.clear();  // one entry's planes at a time
-      auto product = reference::TernaryProduct::make(problem, arena.pointers(), entry,
+      auto product = reference::TernaryProduct::make(problem, arena.host(), entry,
                                                      progress("small integers: bit planes"));
       if (!product) {
         product_error = product.error();
@@ -367,7 +378,7 @@ struct Verifier::State {
   Status make_freivalds(std::int64_t entry) {
     if (freivalds.contains(entry)) return {};
     LAPIDARY_TRY(auto check,
-                 reference::Freivalds::make(problem, arena.pointers(), entry,
+                 reference::Freivalds::make(problem, arena.host(), entry,
                                             mix(options.seed, 50 + std::uint64_t(entry)),
                                             progress("small integers: sums for Freivalds' check")));
     freivalds.emplace(entry, std::move(check));
@@ -377,8 +388,7 @@ struct Verifier::State {
   Status compare_by_freivalds(const std::string& pass) {
     const OperandSpec& d = outputs[0];
     if (d.rows == 0 || d.cols == 0) return {};
-    const auto* base =
-        static_cast<const std::byte*>(arena.pointers()[specs.size() - outputs.size()]);
+    const auto* base = static_cast<const std::byte*>(arena.host()[specs.size() - outputs.size()]);
     for (std::int64_t entry = 0; entry < problem.batch && !failed; ++entry) {
       if (entry % 64 == 0) beat(pass + ": Freivalds' check");
       LAPIDARY_TRY_STATUS(make_freivalds(entry));
@@ -397,7 +407,7 @@ struct Verifier::State {
         Expectation decided(problem, std::move(some), {.integers = true, .exact_sums = {}},
                             &nothing);
         Findings findings;
-        decided.compare(arena.pointers(), arena.pointers(),
+        decided.compare(arena.host(), arena.host(),
                         progress(pass + ": rows that Freivalds' check doubts"), findings);
         judge(Check::whole, pass, findings);
       }
@@ -426,7 +436,7 @@ struct Verifier::State {
       const OperandSpec& spec = outputs[o];
       if (spec.axes != Axes::mn) continue;
       const auto* base =
-          static_cast<const std::byte*>(arena.pointers()[specs.size() - outputs.size() + o]);
+          static_cast<const std::byte*>(arena.host()[specs.size() - outputs.size() + o]);
       const std::size_t at = hashes.size();
       hashes.resize(at + std::size_t(problem.batch * problem.m));
       shared_pool().each(problem.batch * problem.m, 16, [&](std::int64_t begin, std::int64_t end) {
@@ -449,21 +459,28 @@ struct Verifier::State {
     if (!on(Check::position)) return {};
     for (std::size_t r = 0; r < rounds.size() && !failed; ++r) {
       const PositionRound& round = rounds[r];
-      fill("integers", Fill::integers, 1);
+      LAPIDARY_TRY_STATUS(fill("integers", Fill::integers, 1));
       const std::vector<std::uint64_t> kept_hashes = input_hashes;
       std::vector<float> kept;
-      for (const Plant& plant : round.plants) kept.push_back(exchange(plant, plant.value));
+      for (const Plant& plant : round.plants) {
+        LAPIDARY_TRY(const float before, exchange(plant, plant.value));
+        kept.push_back(before);
+      }
       contents = round.name;
-      note_inputs();
+      LAPIDARY_TRY_STATUS(note_inputs());
       LAPIDARY_TRY_STATUS(pack());
       LAPIDARY_TRY_STATUS(run(round.name));
       if (failed) return {};
       Findings findings;
-      positions[r]->compare(arena.pointers(), arena.pointers(),
-                            progress("position: reference rows"), findings);
+      LAPIDARY_TRY_STATUS(arena.fetch_outputs());
+      positions[r]->compare(arena.host(), arena.host(), progress("position: reference rows"),
+                            findings);
       judge(Check::position, round.name, findings);
       // Backwards, since two plants may share a place.
-      for (std::size_t i = kept.size(); i-- > 0;) exchange(round.plants[i], kept[i]);
+      for (std::size_t i = kept.size(); i-- > 0;) {
+        LAPIDARY_TRY(const float planted, exchange(round.plants[i], kept[i]));
+        (void)planted;
+      }
       contents = "integers";
       input_hashes = kept_hashes;
       if (failed || classes.size() != rounds.size()) continue;
@@ -486,17 +503,18 @@ struct Verifier::State {
     if (!on(Check::zero_factor)) return {};
     for (std::size_t f = 0; f < factors.size() && !failed; ++f) {
       const ZeroFactor& factor = factors[f];
-      fill("integers", Fill::integers, 1);
+      LAPIDARY_TRY_STATUS(fill("integers", Fill::integers, 1));
       const std::string pass = factor.name + " = 0 and NaN in what only its products read";
-      arena.fill_zero(factor.operand);
-      for (const int operand : factor.unread) arena.fill_nan(operand);
+      LAPIDARY_TRY_STATUS(arena.fill_zero(factor.operand));
+      for (const int operand : factor.unread) LAPIDARY_TRY_STATUS(arena.fill_nan(operand));
       contents = pass;
-      note_inputs();
+      LAPIDARY_TRY_STATUS(note_inputs());
       LAPIDARY_TRY_STATUS(pack());
       LAPIDARY_TRY_STATUS(run(pass));
       if (failed) return {};
       Findings findings;
-      zeros[f]->compare(arena.pointers(), arena.pointers(), progress("zero factor: reference rows"),
+      LAPIDARY_TRY_STATUS(arena.fetch_outputs());
+      zeros[f]->compare(arena.host(), arena.host(), progress("zero factor: reference rows"),
                         findings);
       judge(Check::zero_factor, pass, findings);
     }
@@ -508,23 +526,24 @@ struct Verifier::State {
   Status random_numbers() {
     if (!on(Check::numeric) && !on(Check::repeat) && !on(Check::leak)) return {};
     const std::string pass = "random numbers";
-    fill(pass, Fill::uniform, 2);
+    LAPIDARY_TRY_STATUS(fill(pass, Fill::uniform, 2));
     LAPIDARY_TRY_STATUS(pack());
     LAPIDARY_TRY_STATUS(run(pass));
     if (failed) return {};
     if (on(Check::numeric)) {
       Findings findings;
-      numeric->compare(arena.pointers(), arena.pointers(), progress(pass + ": reference rows"),
-                       findings);
+      LAPIDARY_TRY_STATUS(arena.fetch_outputs());
+      numeric->compare(arena.host(), arena.host(), progress(pass + ": reference rows"), findings);
       judge(Check::numeric, pass, findings);
       if (failed) return {};
     }
     if (on(Check::repeat) && !problem.numerics.nondeterministic) {
-      const std::uint64_t once = arena.hash_outputs();
+      LAPIDARY_TRY(const std::uint64_t once, arena.hash_outputs());
       for (int again = 2; again <= 3; ++again) {
         LAPIDARY_TRY_STATUS(run(pass));
         if (failed) return {};
-        if (arena.hash_outputs() == once) continue;
+        LAPIDARY_TRY(const std::uint64_t now, arena.hash_outputs());
+        if (now == once) continue;
         fail_check(Check::repeat, pass,
                    fmt::format("run {} of the same inputs gives other bits than the first", again));
         return {};
@@ -557,9 +576,10 @@ Verifier::Verifier(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Verifier::Verifier(Verifier&&) noexcept = default;
 Verifier::~Verifier() = default;
 
-Result<Verifier> Verifier::make(const GemmProblem& problem, VerifyOptions options) {
-  LAPIDARY_TRY(Arena arena, Arena::make(problem));
-  auto state = std::make_unique<State>(problem, std::move(options), std::move(arena));
+Result<Verifier> Verifier::make(const GemmProblem& problem, driver::Device& device,
+                                VerifyOptions options) {
+  LAPIDARY_TRY(Arena arena, Arena::make(problem, device));
+  auto state = std::make_unique<State>(device, problem, std::move(options), std::move(arena));
   State& s = *state;
   s.specs = s.arena.specs();
   for (const OperandSpec& spec : s.specs) {
@@ -601,9 +621,9 @@ Result<Verifier> Verifier::make(const GemmProblem& problem, VerifyOptions option
 Result<Verdict> Verifier::verify(const backends::Executable& executable) {
   State& s = *state_;
   LAPIDARY_TRY(GuardedBuffer workspace,
-               GuardedBuffer::make("workspace", executable.workspace_bytes()));
+               GuardedBuffer::make("workspace", executable.workspace_bytes(), s.device));
   LAPIDARY_TRY(GuardedBuffer packed,
-               GuardedBuffer::make("packed operands", executable.packed_bytes()));
+               GuardedBuffer::make("packed operands", executable.packed_bytes(), s.device));
   s.workspace.emplace(std::move(workspace));
   s.packed.emplace(std::move(packed));
   s.executable = &executable;

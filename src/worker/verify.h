@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "backends/backend.h"
+#include "driver/device.h"
 #include "lapidary/problem.h"
 #include "support/result.h"
 
@@ -60,8 +61,10 @@ struct Verdict {
 /// and those beside the last edges of tiles; on small integers D is compared whole always.
 class Verifier {
  public:
-  /// `problem` is checked. The reference needs its own memory: `resource_limit` when there is none.
-  static Result<Verifier> make(const GemmProblem& problem, VerifyOptions options);
+  /// `problem` is checked; `device` must outlive the verifier. The reference needs its own memory:
+  /// `resource_limit` when there is none.
+  static Result<Verifier> make(const GemmProblem& problem, driver::Device& device,
+                               VerifyOptions options);
   Verifier(Verifier&&) noexcept;
   ~Verifier();
   /// An error is the candidate's own (its run failed); a wrong result is a Verdict.

@@ -34,8 +34,12 @@ std::int64_t open_files() {
 
 }  // namespace
 
-Holdings Holdings::now() {
+Result<Holdings> Holdings::now(driver::Device& device) {
   Holdings holdings;
+  if (!device.is_host()) {
+    LAPIDARY_TRY(const std::int64_t free, device.free_bytes());
+    holdings.device_bytes = -free;  // only differences are looked at
+  }
 #if !defined(LAPIDARY_SANITIZED)
   if (const auto statm = read_file("/proc/self/statm")) {
     holdings.mapped_bytes = std::strtoll(statm->c_str(), nullptr, 10) * ::sysconf(_SC_PAGESIZE);
@@ -59,22 +63,28 @@ void LeakWatch::note(const Holdings& before, const Holdings& after) {
   heap_.note(before.heap_bytes, after.heap_bytes);
   mapped_.note(before.mapped_bytes, after.mapped_bytes);
   files_.note(before.files, after.files);
+  device_.note(before.device_bytes, after.device_bytes);
 }
 
 bool LeakWatch::suspicious(int runs) const {
-  return heap_.in_a_row >= runs || mapped_.in_a_row >= runs || files_.in_a_row >= runs;
+  return heap_.in_a_row >= runs || mapped_.in_a_row >= runs || files_.in_a_row >= runs ||
+         device_.in_a_row >= runs;
 }
 
 bool LeakWatch::certain() const {
   constexpr int kRuns = 12, kManyRuns = 500;
-  return files_.in_a_row >= kRuns || mapped_.in_a_row >= kRuns || heap_.much_in_a_row >= kRuns ||
-         heap_.in_a_row >= kManyRuns;
+  return files_.in_a_row >= kRuns || mapped_.in_a_row >= kRuns || device_.in_a_row >= kRuns ||
+         heap_.much_in_a_row >= kRuns || heap_.in_a_row >= kManyRuns;
 }
 
 std::string LeakWatch::text() const {
   if (files_.in_a_row > 0) {
     return fmt::format("each of the last {} runs kept files open: {} in the last", files_.in_a_row,
                        files_.last);
+  }
+  if (device_.in_a_row > 0) {
+    return fmt::format("each of the last {} runs kept device memory: {} bytes in the last",
+                       device_.in_a_row, device_.last);
   }
   const Growth& memory = heap_.in_a_row >= mapped_.in_a_row ? heap_ : mapped_;
   return fmt::format("each of the last {} runs kept memory: {} bytes in the last", memory.in_a_row,

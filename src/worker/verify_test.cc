@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "driver/cpu.h"
 #include "worker/testing_planted.h"
 #include "worker/verify_data.h"
 #include "worker/verify_memory.h"
@@ -20,6 +21,18 @@ constexpr bool kSanitized = true;
 #else
 constexpr bool kSanitized = false;
 #endif
+
+/// The CPU, or a device whose memory only looks like another's: with the null driver in the place
+/// of CUDA's, planted kernels run on "device memory" and what checks it is what checks a GPU's.
+driver::Device& device() {
+  static const std::unique_ptr<driver::Device> opened = [] {
+    const char* id = std::getenv("LAPIDARY_TEST_DEVICE");
+    auto made = driver::open_device(id != nullptr ? id : "cpu");
+    if (!made) ADD_FAILURE() << made.error();
+    return made ? *std::move(made) : driver::open_cpu();
+  }();
+  return *opened;
+}
 
 GemmProblem problem(GemmProblem p, std::string_view program = "d = acc") {
   auto epilogue = parse_epilogue(program, p.scales != ScaleMode::none);
@@ -34,7 +47,7 @@ Verdict verdict_of(const GemmProblem& p, const backends::Executable& executable,
                    std::uint32_t checks = kAllChecks) {
   VerifyOptions options;
   options.checks = checks;
-  auto verifier = Verifier::make(p, options);
+  auto verifier = Verifier::make(p, device(), options);
   EXPECT_TRUE(verifier) << verifier.error();
   const auto verdict = verifier->verify(executable);
   EXPECT_TRUE(verdict) << verdict.error();
@@ -290,7 +303,7 @@ TEST(Verify, LargeResultsOfInexactProgramsAreComparedWithAProvedPair) {
                               "d = relu(acc) + c[m,n]; s[n] = sum(acc, m)"}) {
     SCOPED_TRACE(program);
     const GemmProblem p = large(900, 1250, 130, program);
-    auto verifier = Verifier::make(p, {});
+    auto verifier = Verifier::make(p, device(), {});
     ASSERT_TRUE(verifier) << verifier.error();
     // The right one twice: what was made for the first serves the second.
     for (int i = 0; i < 2; ++i) {
@@ -307,7 +320,7 @@ TEST(Verify, LargeResultsOfInexactProgramsAreComparedWithAProvedPair) {
 
 TEST(Verify, AFailingRunIsTheCandidatesError) {
   const GemmProblem p = problem({.m = 3, .n = 4, .k = 5});
-  auto verifier = Verifier::make(p, {});
+  auto verifier = Verifier::make(p, device(), {});
   ASSERT_TRUE(verifier);
   const auto verdict = verifier->verify(*find_planted("fails")->make(p));
   ASSERT_FALSE(verdict);
@@ -317,8 +330,8 @@ TEST(Verify, AFailingRunIsTheCandidatesError) {
 TEST(Verify, BeatsNameTheSteps) {
   const GemmProblem p = problem({.m = 3, .n = 4, .k = 5}, "d = acc + beta * c[m,n]");
   std::set<std::string> steps;
-  auto verifier =
-      Verifier::make(p, {.seed = 1, .beat = [&](std::string_view step) { steps.emplace(step); }});
+  auto verifier = Verifier::make(
+      p, device(), {.seed = 1, .beat = [&](std::string_view step) { steps.emplace(step); }});
   ASSERT_TRUE(verifier);
   EXPECT_TRUE(verifier->verify(*right_executable(p))->passed);
   for (const char* step : {"filling inputs", "pack", "run with small integers",
@@ -330,7 +343,7 @@ TEST(Verify, BeatsNameTheSteps) {
 TEST(Verify, SeedsChangeTheData) {
   const GemmProblem p = problem({.m = 17, .n = 31, .k = 20});
   for (std::uint64_t seed = 2; seed < 12; ++seed) {
-    auto verifier = Verifier::make(p, {.seed = seed});
+    auto verifier = Verifier::make(p, device(), {.seed = seed});
     ASSERT_TRUE(verifier);
     EXPECT_TRUE(verifier->verify(*right_executable(p))->passed) << seed;
     const auto wrong = verifier->verify(*find_planted("drops_last_k")->make(p));
@@ -341,7 +354,7 @@ TEST(Verify, SeedsChangeTheData) {
 
 TEST(Verify, TinyProblemsTakeMilliseconds) {
   const GemmProblem p = problem({.m = 1, .n = 8, .k = 16, .a = kBf16, .b = kBf16});
-  auto verifier = Verifier::make(p, {});
+  auto verifier = Verifier::make(p, device(), {});
   ASSERT_TRUE(verifier);
   const auto right = right_executable(p);
   (void)verifier->verify(*right);
@@ -441,7 +454,7 @@ TEST(SlowVerify, UnsampledElementsAreCaughtAtTenShapes) {
       SCOPED_TRACE(summary(p));
       const Planted& plant = *find_planted("unsampled");
       ASSERT_TRUE(plant.applies(p));
-      auto verifier = Verifier::make(p, {});
+      auto verifier = Verifier::make(p, device(), {});
       ASSERT_TRUE(verifier) << verifier.error();
       EXPECT_TRUE(verifier->verify(*right_executable(p))->passed);
       const std::string check = verifier->verify(*plant.make(p))->check;
@@ -475,7 +488,7 @@ TEST(SlowVerify, TheRightKernelPassesEverywhere) {
                         .scales = scale};
           p = problem(p, program);
           SCOPED_TRACE(text(p));
-          auto verifier = Verifier::make(p, {.seed = std::uint64_t(++count)});
+          auto verifier = Verifier::make(p, device(), {.seed = std::uint64_t(++count)});
           ASSERT_TRUE(verifier) << verifier.error();
           const auto verdict = verifier->verify(*right_executable(p));
           ASSERT_TRUE(verdict) << verdict.error();

@@ -1,0 +1,448 @@
+#include "driver/cuda.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "driver/cuda_api.h"
+#include "driver/kernels.h"
+#include "driver/nvml_api.h"
+
+namespace lapidary::driver {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Between timed replays the card rests three times as long as it worked, so that its power limit
+/// does not hold the clock down (an H200 under a large bf16 product falls from 1980 to 1456 MHz
+/// within a tenth of a second); at most so long, for a tune must end.
+constexpr double kRestFactor = 3, kLongestRestUs = 20e3;
+
+CuPointer address(const void* memory) { return reinterpret_cast<CuPointer>(memory); }
+
+/// Frees an object of the driver's with one of its calls.
+template <class Handle>
+class Owned {
+ public:
+  using Destroy = CuResult (*)(Handle);
+  Owned() = default;
+  Owned(Handle handle, Destroy destroy) : handle_(handle), destroy_(destroy) {}
+  Owned(Owned&& other) noexcept
+      : handle_(std::exchange(other.handle_, Handle{})), destroy_(other.destroy_) {}
+  Owned& operator=(Owned&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    std::swap(destroy_, other.destroy_);
+    return *this;
+  }
+  ~Owned() {
+    // Nothing can be done about an error: what is lost with a context needs no freeing.
+    if (handle_ != Handle{}) (void)destroy_(handle_);
+  }
+  Handle get() const { return handle_; }
+
+ private:
+  Handle handle_{};
+  Destroy destroy_ = nullptr;
+};
+
+/// The same bytes with as few rows as possible: dense ones become one row.
+Region collapsed(Region r) {
+  if (r.rows == 1 || r.pitch_bytes == r.row_bytes) {
+    r.row_bytes *= r.rows;
+    r.rows = 1;
+    r.pitch_bytes = r.row_bytes;
+    if (r.entries == 1 || r.entry_bytes == r.row_bytes) {
+      r.row_bytes *= r.entries;
+      r.entries = 1;
+    }
+  }
+  return r;
+}
+
+class CudaDevice;
+
+/// A graph of many launches between two events.
+class CudaReplay : public Replay {
+ public:
+  CudaReplay(CudaDevice& device, std::int64_t repeats) : device_(device), repeats_(repeats) {}
+  Result<double> run() override;
+  Status launch() const;
+
+  Owned<CuGraphExec> exec;
+
+ private:
+  CudaDevice& device_;
+  std::int64_t repeats_;
+};
+
+class CudaDevice : public Device {
+ public:
+  CudaDevice(const CudaApi& api, DeviceInfo info) : cu_(api), info_(std::move(info)) {}
+  ~CudaDevice() override {
+    if (sum_ != 0) (void)cu_.free(sum_);
+  }
+
+  Status open(int ordinal) {
+    LAPIDARY_TRY_STATUS(check(cu_.device_get(&device_, ordinal), "cuDeviceGet"));
+    // The primary context, which libraries and the caller's own code use too.
+    LAPIDARY_TRY_STATUS(check(cu_.context_retain(&context_, device_), "cuDevicePrimaryCtxRetain"));
+    LAPIDARY_TRY_STATUS(check(cu_.context_set(context_), "cuCtxSetCurrent"));
+    CuStream stream = nullptr;
+    LAPIDARY_TRY_STATUS(check(cu_.stream_create(&stream, kCuStreamNonBlocking), "cuStreamCreate"));
+    stream_ = {stream, cu_.stream_destroy};
+    for (Owned<CuEvent>& event : events_) {
+      CuEvent made = nullptr;
+      LAPIDARY_TRY_STATUS(check(cu_.event_create(&made, 0), "cuEventCreate"));
+      event = {made, cu_.event_destroy};
+    }
+    CuModule module = nullptr;
+    LAPIDARY_TRY_STATUS(check(cu_.module_load(&module, kernel_image("device", info_.sm).data()),
+                              "cuModuleLoadData of our kernels"));
+    module_ = {module, cu_.module_unload};
+    for (const auto& [function, name] :
+         {std::pair(&empty_, "lapidary_empty"), std::pair(&fill_, "lapidary_fill"),
+          std::pair(&garbage_, "lapidary_garbage"), std::pair(&hash_, "lapidary_hash")}) {
+      LAPIDARY_TRY_STATUS(check(cu_.module_function(function, module, name), name));
+    }
+    LAPIDARY_TRY_STATUS(check(cu_.alloc(&sum_, sizeof(std::uint64_t)), "cuMemAlloc"));
+    // Watts are left out where there is no NVML.
+    if (const auto nvml = nvml_api()) {
+      nvml_ = *nvml;
+      if (nvml_->device_by_uuid(info_.uuid.c_str(), &power_) != 0) nvml_ = nullptr;
+    }
+    return {};
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+  bool is_host() const override { return false; }
+
+  Result<void*> allocate(std::int64_t bytes) override {
+    if (bytes == 0) return nullptr;
+    CuPointer pointer = 0;
+    const CuResult result = cu_.alloc(&pointer, static_cast<std::size_t>(bytes));
+    if (result == kCuOutOfMemory) {
+      return fail(ErrorCode::resource_limit, "{}: {} bytes of device memory cannot be had",
+                  info_.id, bytes);
+    }
+    LAPIDARY_TRY_STATUS(check(result, "cuMemAlloc"));
+    return reinterpret_cast<void*>(pointer);
+  }
+  void release(void* memory) override {
+    if (memory != nullptr) (void)cu_.free(address(memory));
+  }
+  Status pin(void* memory, std::int64_t bytes) override {
+    return check(cu_.pin(memory, static_cast<std::size_t>(bytes), 0), "cuMemHostRegister");
+  }
+  void unpin(void* memory) override { (void)cu_.unpin(memory); }
+  Result<std::int64_t> free_bytes() override {
+    std::size_t free = 0, total = 0;
+    LAPIDARY_TRY_STATUS(check(cu_.memory_info(&free, &total), "cuMemGetInfo"));
+    return static_cast<std::int64_t>(free);
+  }
+
+  Status upload(void* to, const void* from, std::int64_t bytes) override {
+    if (bytes == 0) return {};
+    LAPIDARY_TRY_STATUS(check(
+        cu_.upload(address(to), from, static_cast<std::size_t>(bytes), stream_.get()), "upload"));
+    return synchronize();
+  }
+  Status download(void* to, const void* from, std::int64_t bytes) override {
+    if (bytes == 0) return {};
+    LAPIDARY_TRY_STATUS(
+        check(cu_.download(to, address(from), static_cast<std::size_t>(bytes), stream_.get()),
+              "download"));
+    return synchronize();
+  }
+  Status copy(void* to, const void* from, std::int64_t bytes) override {
+    if (bytes == 0) return {};
+    LAPIDARY_TRY_STATUS(
+        check(cu_.copy(address(to), address(from), static_cast<std::size_t>(bytes), stream_.get()),
+              "copy"));
+    return synchronize();
+  }
+
+  Status fill(void* first, const Region& region, std::uint32_t element,
+              int element_bytes) override {
+    auto size = static_cast<std::uint32_t>(element_bytes);
+    // Each row begins with a whole element: rows that end within one are no part of a longer row.
+    const bool whole = region.row_bytes % element_bytes == 0;
+    return launch_over(fill_, "fill", first, whole ? collapsed(region) : region, {&element, &size});
+  }
+  Status fill_garbage(void* first, std::int64_t bytes, std::uint64_t seed) override {
+    if (bytes == 0) return {};
+    CuPointer at = address(first);
+    auto count = static_cast<std::uint64_t>(bytes);
+    void* parameters[] = {&at, &count, &seed};
+    LAPIDARY_TRY_STATUS(launch(garbage_, "garbage", blocks_for(bytes), 1, parameters));
+    return synchronize();
+  }
+  Result<std::uint64_t> hash(const void* first, const Region& region,
+                             std::int64_t offset) override {
+    std::uint64_t sum = 0;
+    auto start = static_cast<std::uint64_t>(offset);
+    LAPIDARY_TRY_STATUS(upload(reinterpret_cast<void*>(sum_), &sum, sizeof sum));
+    LAPIDARY_TRY_STATUS(launch_over(hash_, "hash", first, collapsed(region), {&start, &sum_}));
+    LAPIDARY_TRY_STATUS(download(&sum, reinterpret_cast<void*>(sum_), sizeof sum));
+    return sum;
+  }
+
+  void* stream() const override { return stream_.get(); }
+  Status synchronize() override { return check(cu_.stream_synchronize(stream_.get()), "run"); }
+
+  Result<std::unique_ptr<Replay>> record(const std::function<Status(std::int64_t)>& launch,
+                                         std::int64_t repeats) override {
+    LAPIDARY_TRY_STATUS(
+        check(cu_.capture_begin(stream_.get(), kCuCaptureThreadLocal), "cuStreamBeginCapture"));
+    Status launched;
+    for (std::int64_t i = 0; i < repeats && launched; ++i) launched = launch(i);
+    CuGraph captured = nullptr;
+    const CuResult ended = cu_.capture_end(stream_.get(), &captured);
+    const Owned<CuGraph> graph(captured, cu_.graph_destroy);
+    LAPIDARY_TRY_STATUS(launched);
+    LAPIDARY_TRY_STATUS(check(ended, "cuStreamEndCapture"));
+    auto replay = std::make_unique<CudaReplay>(*this, repeats);
+    CuGraphExec exec = nullptr;
+    LAPIDARY_TRY_STATUS(check(cu_.graph_instantiate(&exec, graph.get(), 0), "cuGraphInstantiate"));
+    replay->exec = {exec, cu_.graph_exec_destroy};
+    // The first launch of a graph also brings it to the device.
+    LAPIDARY_TRY_STATUS(replay->launch());
+    LAPIDARY_TRY_STATUS(synchronize());
+    return std::unique_ptr<Replay>(std::move(replay));
+  }
+
+  /// Microseconds between two events around the launch of a graph, from a rested card.
+  Result<double> timed(const CudaReplay& replay) {
+    rest();
+    LAPIDARY_TRY_STATUS(mark(0));
+    LAPIDARY_TRY_STATUS(replay.launch());
+    LAPIDARY_TRY_STATUS(mark(1));
+    LAPIDARY_TRY_STATUS(check(cu_.event_synchronize(events_[1].get()), "run"));
+    LAPIDARY_TRY(const double us, between(0, 1));
+    busy_us_ = us;
+    rested_ = Clock::now();
+    return us;
+  }
+
+  Result<Effort> sustain(Replay& replay, std::int64_t repeats, double seconds,
+                         const std::function<void()>& progress) override {
+    const auto& graph = static_cast<const CudaReplay&>(replay);
+    const Clock::time_point start = Clock::now();
+    const auto elapsed = [&] {
+      return std::chrono::duration<double>(Clock::now() - start).count();
+    };
+    // Two replays are always queued, so that the card never waits for us: events 2 and 3 end them
+    // in turn.
+    std::vector<double> clocks;
+    std::optional<double> joules_before;
+    std::int64_t counted = 0;
+    bool counting = false;
+    double reported = 0;
+    for (std::int64_t i = 0; elapsed() < seconds || counted < 2; ++i) {
+      if (!counting && elapsed() > seconds / 2) {
+        counting = true;
+        joules_before = joules();
+        LAPIDARY_TRY_STATUS(mark(0));
+      }
+      LAPIDARY_TRY_STATUS(graph.launch());
+      if (counting) ++counted;
+      LAPIDARY_TRY_STATUS(mark(2 + i % 2));
+      if (i > 0) {
+        LAPIDARY_TRY_STATUS(
+            check(cu_.event_synchronize(events_[std::size_t(2 + (i + 1) % 2)].get()), "run"));
+      }
+      if (elapsed() - reported > 0.1) {
+        reported = elapsed();
+        if (progress) progress();
+        if (counting) clocks.push_back(clock_mhz());
+      }
+    }
+    LAPIDARY_TRY_STATUS(mark(1));
+    LAPIDARY_TRY_STATUS(check(cu_.event_synchronize(events_[1].get()), "run"));
+    const std::optional<double> joules_after = joules();
+    LAPIDARY_TRY(const double us, between(0, 1));
+    const double launches = static_cast<double>(counted * repeats);
+    Effort effort{.time_us = us / launches};
+    if (!clocks.empty()) {
+      std::ranges::sort(clocks);
+      effort.clock_mhz = clocks[clocks.size() / 2];
+    }
+    if (joules_before && joules_after) {
+      effort.joules = (*joules_after - *joules_before) / launches;
+      effort.watts = (*joules_after - *joules_before) / (us * 1e-6);
+    }
+    busy_us_ = kLongestRestUs;
+    rested_ = Clock::now();
+    return effort;
+  }
+
+  Status probe() override {
+    LAPIDARY_TRY_STATUS(launch(empty_, "probe", 1, 1, nullptr));
+    return synchronize();
+  }
+
+  Status launch_graph(CuGraphExec exec) const {
+    return check(cu_.graph_launch(exec, stream_.get()), "cuGraphLaunch");
+  }
+
+ private:
+  Status check(CuResult result, std::string_view what) const {
+    if (result == kCuSuccess) return {};
+    return cuda_status(cu_, result, fmt::format("{}: {}", info_.id, what));
+  }
+
+  Status launch(CuFunction function, const char* what, std::int64_t grid_x, std::int64_t grid_y,
+                void** parameters) {
+    return check(cu_.launch(function, static_cast<unsigned>(grid_x), static_cast<unsigned>(grid_y),
+                            1, kThreads, 1, 1, 0, stream_.get(), parameters, nullptr),
+                 what);
+  }
+
+  /// Blocks that keep the card busy with so many bytes, 16 for each thread at a time.
+  std::int64_t blocks_for(std::int64_t bytes) const {
+    return std::clamp<std::int64_t>(bytes / (16 * kThreads) + 1, 1, 16 * info_.threads);
+  }
+
+  Status launch_over(CuFunction function, const char* what, const void* first, const Region& region,
+                     std::initializer_list<void*> more) {
+    if (region.row_bytes <= 0 || region.rows <= 0 || region.entries <= 0) return {};
+    CuPointer at = address(first);
+    std::uint64_t extents[] = {
+        static_cast<std::uint64_t>(region.row_bytes), static_cast<std::uint64_t>(region.rows),
+        static_cast<std::uint64_t>(region.pitch_bytes), static_cast<std::uint64_t>(region.entries),
+        static_cast<std::uint64_t>(region.entry_bytes)};
+    std::vector<void*> parameters = {&at};
+    for (std::uint64_t& extent : extents) parameters.push_back(&extent);
+    parameters.insert(parameters.end(), more);
+    const std::int64_t rows = std::min<std::int64_t>(region.rows * region.entries, 65535);
+    LAPIDARY_TRY_STATUS(
+        launch(function, what, blocks_for(region.row_bytes), rows, parameters.data()));
+    return synchronize();
+  }
+
+  Status mark(std::int64_t event) {
+    return check(cu_.event_record(events_[std::size_t(event)].get(), stream_.get()),
+                 "cuEventRecord");
+  }
+  Result<double> between(std::size_t start, std::size_t end) const {
+    float milliseconds = 0;
+    LAPIDARY_TRY_STATUS(
+        check(cu_.event_elapsed(&milliseconds, events_[start].get(), events_[end].get()),
+              "cuEventElapsedTime"));
+    return static_cast<double>(milliseconds) * 1e3;
+  }
+
+  void rest() const {
+    const auto pause =
+        std::chrono::duration<double, std::micro>(std::min(kRestFactor * busy_us_, kLongestRestUs));
+    std::this_thread::sleep_until(rested_ + std::chrono::duration_cast<Clock::duration>(pause));
+  }
+
+  double clock_mhz() const {
+    unsigned mhz = 0;
+    return nvml_ != nullptr && nvml_->clock(power_, kNvmlClockSm, &mhz) == 0 ? mhz : 0;
+  }
+  std::optional<double> joules() const {
+    unsigned long long millijoules = 0;
+    if (nvml_ == nullptr || nvml_->energy(power_, &millijoules) != 0) return std::nullopt;
+    return static_cast<double>(millijoules) * 1e-3;
+  }
+
+  static constexpr unsigned kThreads = 256;
+  const CudaApi& cu_;
+  DeviceInfo info_;
+  CuDevice device_ = 0;
+  CuContext context_ = nullptr;  // the primary one: it stays with the process
+  Owned<CuStream> stream_;
+  Owned<CuEvent> events_[4];
+  Owned<CuModule> module_;
+  CuFunction empty_ = nullptr, fill_ = nullptr, garbage_ = nullptr, hash_ = nullptr;
+  CuPointer sum_ = 0;
+  const NvmlApi* nvml_ = nullptr;
+  NvmlDevice power_ = nullptr;
+  double busy_us_ = 0;  // of the last timed replay, which ended at rested_
+  Clock::time_point rested_ = Clock::now();
+};
+
+Status CudaReplay::launch() const { return device_.launch_graph(exec.get()); }
+
+Result<double> CudaReplay::run() {
+  LAPIDARY_TRY(const double us, device_.timed(*this));
+  return us / static_cast<double>(repeats_);
+}
+
+}  // namespace
+
+Result<int> cuda_devices() {
+  LAPIDARY_TRY(const CudaApi* cu, cuda_api());
+  int count = 0;
+  LAPIDARY_TRY_STATUS(cuda_status(*cu, cu->device_count(&count), "cuDeviceGetCount"));
+  return count;
+}
+
+Result<DeviceInfo> describe_cuda(int ordinal) {
+  LAPIDARY_TRY(const CudaApi* cu, cuda_api());
+  LAPIDARY_TRY(const int count, cuda_devices());
+  if (ordinal < 0 || ordinal >= count) {
+    return fail(ErrorCode::invalid_argument, "cuda:{} is not there; this machine has {}", ordinal,
+                count == 1 ? "cuda:0" : fmt::format("cuda:0 to cuda:{}", count - 1));
+  }
+  const auto check = [&](CuResult result, const char* what) {
+    return cuda_status(*cu, result, fmt::format("cuda:{}: {}", ordinal, what));
+  };
+  CuDevice device = 0;
+  LAPIDARY_TRY_STATUS(check(cu->device_get(&device, ordinal), "cuDeviceGet"));
+  char name[256] = "";
+  LAPIDARY_TRY_STATUS(check(cu->device_name(name, sizeof name, device), "cuDeviceGetName"));
+  CuUuid uuid{};
+  LAPIDARY_TRY_STATUS(check(cu->device_uuid(&uuid, device), "cuDeviceGetUuid"));
+  std::size_t memory = 0;
+  LAPIDARY_TRY_STATUS(check(cu->device_memory(&memory, device), "cuDeviceTotalMem"));
+  int sms = 0, l2 = 0, khz = 0, major = 0, minor = 0, version = 0;
+  for (const auto& [value, attribute] :
+       {std::pair(&sms, kCuSmCount), std::pair(&l2, kCuL2Bytes), std::pair(&khz, kCuClockRate),
+        std::pair(&major, kCuMajor), std::pair(&minor, kCuMinor)}) {
+    LAPIDARY_TRY_STATUS(
+        check(cu->device_attribute(value, attribute, device), "cuDeviceGetAttribute"));
+  }
+  LAPIDARY_TRY_STATUS(check(cu->driver_version(&version), "cuDriverGetVersion"));
+
+  DeviceInfo info{.id = fmt::format("cuda:{}", ordinal)};
+  info.name = fmt::format("{}, {} SMs", name, sms);
+  info.sm = 10 * major + minor;
+  info.key = fmt::format("cuda|{}|sm_{}|sms={}", name, info.sm, sms);
+  info.uuid = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) info.uuid += '-';
+    info.uuid += fmt::format("{:02x}", uuid.bytes[i]);
+  }
+  info.threads = sms;
+  info.cache_bytes = l2;
+  info.memory_bytes = static_cast<std::int64_t>(memory);
+  info.max_clock_mhz = khz * 1e-3;
+  info.driver = fmt::format("CUDA {}.{}", version / 1000, version % 1000 / 10);
+  if (const auto nvml = nvml_api()) {
+    char text[96] = "";
+    if ((*nvml)->driver_version(text, sizeof text) == 0)
+      info.driver = fmt::format("{}, {}", text, info.driver);
+    NvmlDevice power = nullptr;
+    unsigned milliwatts = 0;
+    if ((*nvml)->device_by_uuid(info.uuid.c_str(), &power) == 0 &&
+        (*nvml)->power_limit(power, &milliwatts) == 0) {
+      info.power_limit_w = milliwatts * 1e-3;
+    }
+  }
+  return info;
+}
+
+Result<std::unique_ptr<Device>> open_cuda(int ordinal) {
+  LAPIDARY_TRY(const DeviceInfo info, describe_cuda(ordinal));
+  LAPIDARY_TRY(const CudaApi* cu, cuda_api());
+  auto device = std::make_unique<CudaDevice>(*cu, info);
+  LAPIDARY_TRY_STATUS(device->open(ordinal));
+  return std::unique_ptr<Device>(std::move(device));
+}
+
+}  // namespace lapidary::driver
