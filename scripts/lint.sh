@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 mapfile -t sources < <(git ls-files 'src/**.cc' 'src/**.h' 'include/**.h' 'tests/**.cc' 'tests/**.h' 'examples/**.cc' 'bench/**.cc')
 clang-format-19 --dry-run --Werror "${sources[@]}"
-for script in demo.sh test.sh scripts/*.sh .ci/run; do bash -n "$script"; done
+for script in demo.sh test.sh scripts/*.sh bench/*.sh tests/*.sh .ci/run; do bash -n "$script"; done
 cmake --preset clang -DLAPIDARY_TESTS=OFF >/dev/null
 # A file is not read again while it, its headers and the rules are as when it was last found clean: the mark's name
 # is their digest. What clang-tidy says goes into a temporary file of this run.

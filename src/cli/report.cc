@@ -155,7 +155,9 @@ std::vector<std::pair<std::string, int>> refusals(std::span<const TunedLine> lin
     for (const std::string& reason : reasons) ++counts[reason];
   }
   std::vector<std::pair<std::string, int>> sorted(counts.begin(), counts.end());
-  std::ranges::stable_sort(sorted, std::greater<>(), &std::pair<std::string, int>::second);
+  std::ranges::sort(sorted, {}, [](const auto& entry) {
+    return std::pair(-entry.second, std::string_view(entry.first));
+  });
   return sorted;
 }
 
