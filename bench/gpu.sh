@@ -4,7 +4,7 @@
 # Usage: bench/gpu.sh BUNDLE OUT STEP... with steps
 #   tests            the GPU tests of the bundle: device, faults, library, conformance
 #   tune[=SECONDS]   tunes the suites, a JSON each; at most so many seconds in all, default 500
-#   burst[=RUN]      stored winners against cuBLASLt's first pick, all suites, new process; RUN 1 or 2
+#   burst[=RUN]      stored winners against cuBLASLt's first pick, all suites, new process; RUN 1, 2 or 3
 #   steady           the same under the power limit, twelve named shapes
 #   report           the tables of OUT as markdown (needs python3)
 set -uo pipefail
@@ -40,7 +40,10 @@ step_burst() {
   for suite in "${suites[@]}"; do
     [ -s "$out/burst-$run-$suite.json" ] && continue
     "$lapidary" bench "$suite" "${common[@]}" --against default --all --json="$out/part.json" >"$out/burst-$run-$suite.txt" 2>"$out/burst-$run-$suite.err"
-    echo "burst $run $suite: exit $?: $(tail -1 "$out/burst-$run-$suite.txt")"
+    local code=$?
+    echo "burst $run $suite: exit $code: $(tail -1 "$out/burst-$run-$suite.txt")"
+    # 3: nothing of the suite has a winner. Anything else is no result, and runs again.
+    [ $code -eq 0 ] || [ $code -eq 3 ] || return $code
     mv -f "$out/part.json" "$out/burst-$run-$suite.json"
   done
 }
@@ -56,7 +59,9 @@ step_steady() {
     i=$((i + 1))
     [ -s "$out/steady-$i.json" ] && continue
     "$lapidary" bench "$suite" "${common[@]}" --only "$line" --only-m "$m" --against default --steady 2s --json="$out/part.json" >"$out/steady-$i.txt" 2>"$out/steady-$i.err"
-    echo "steady $shape: exit $?: $(grep steady "$out/steady-$i.txt")"
+    local code=$?
+    echo "steady $shape: exit $code: $(grep steady "$out/steady-$i.txt")"
+    [ $code -eq 0 ] || return $code
     mv -f "$out/part.json" "$out/steady-$i.json"
   done
 }

@@ -49,7 +49,7 @@ def tunes(out):
 
 
 def bursts(out):
-    rows = {run: {} for run in ("1", "2")}
+    rows = {run: {} for run in ("1", "2", "3")}
     for run, found in rows.items():
         for path in sorted(glob.glob(f"{out}/burst-{run}-*.json")):
             for row in load(path)["rows"]:
@@ -62,7 +62,7 @@ def bursts(out):
     spread = []
     for name in rows["1"].keys() & rows["2"].keys():
         one, two = rows["1"][name], rows["2"][name]
-        for side in ("ours", "theirs"):
+        for side in ("ours",) if one["same"] else ("ours", "theirs"):
             if one[side] == two[side] and one[side + "_us"] and two[side + "_us"]:
                 spread.append((abs(one[side + "_us"] / two[side + "_us"] - 1), name[0], one["problem"], one[side + "_us"], two[side + "_us"]))
     if spread:

@@ -273,8 +273,9 @@ TEST_F(NullCublasLt, TakesAnAlgorithmBitByBitFromItsOwnVersion) {
   Config config = {{"id", std::int64_t{20}}, {"algo", digits}, {"lt", std::int64_t{130100}}};
   EXPECT_EQ(compile_error(kPlain, config), "");
   config["lt"] = std::int64_t{130000};
-  EXPECT_THAT(compile_error(kPlain, config),
-              HasSubstr("is of another version of the library; this is 130100: tune again"));
+  EXPECT_THAT(
+      compile_error(kPlain, config),
+      HasSubstr("is of another version of the library; this is 130100: tune with --retune"));
   config.erase("lt");
   EXPECT_THAT(compile_error(kPlain, config), StartsWith("unsupported"));
   config["lt"] = std::int64_t{130100};

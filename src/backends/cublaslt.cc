@@ -21,6 +21,7 @@
 #include "backends/cublaslt_match.h"
 #include "driver/cublaslt_api.h"
 #include "driver/cuda_api.h"
+#include "driver/device.h"
 
 namespace lapidary::backends {
 namespace {
@@ -117,12 +118,12 @@ class Owned {
 /// library then wants both in device memory.
 class DeviceNumbers {
  public:
-  static Result<DeviceNumbers> make(const std::array<float, 2>& numbers) {
+  static Result<DeviceNumbers> make(const std::array<float, 2>& numbers, std::string device) {
     LAPIDARY_TRY(const driver::CudaApi* const cuda, driver::cuda_api());
     CuPointer pointer = 0;
     LAPIDARY_TRY_STATUS(
         driver::cuda_status(*cuda, cuda->alloc(&pointer, sizeof numbers), "cublaslt: cuMemAlloc"));
-    DeviceNumbers made(*cuda, pointer);
+    DeviceNumbers made(*cuda, pointer, std::move(device));
     LAPIDARY_TRY_STATUS(
         driver::cuda_status(*cuda, cuda->upload(pointer, numbers.data(), sizeof numbers, nullptr),
                             "cublaslt: cuMemcpyHtoDAsync"));
@@ -131,20 +132,25 @@ class DeviceNumbers {
     return made;
   }
   DeviceNumbers(DeviceNumbers&& other) noexcept
-      : cuda_(other.cuda_), pointer_(std::exchange(other.pointer_, 0)) {}
+      : cuda_(other.cuda_),
+        pointer_(std::exchange(other.pointer_, 0)),
+        device_(std::move(other.device_)) {}
   DeviceNumbers& operator=(DeviceNumbers&&) = delete;
   ~DeviceNumbers() {
-    // What is lost with a context needs no freeing.
-    if (pointer_ != 0) (void)cuda_.free(pointer_);
+    if (pointer_ == 0) return;
+    // A plan may end in any thread. What is lost with a context needs no freeing.
+    if (const auto current = driver::Current::make(device_)) (void)cuda_.free(pointer_);
   }
   const void* at(std::size_t i) const {
     return reinterpret_cast<const void*>(pointer_ + i * sizeof(float));
   }
 
  private:
-  DeviceNumbers(const driver::CudaApi& cuda, CuPointer pointer) : cuda_(cuda), pointer_(pointer) {}
+  DeviceNumbers(const driver::CudaApi& cuda, CuPointer pointer, std::string device)
+      : cuda_(cuda), pointer_(pointer), device_(std::move(device)) {}
   const driver::CudaApi& cuda_;
   CuPointer pointer_;
+  std::string device_;
 };
 
 struct Library {
@@ -569,10 +575,10 @@ class Matmul {
     const auto version = config.find("lt");
     const auto here = static_cast<std::int64_t>(api().version());
     if (version == config.end() || version->second != ConfigValue(here)) {
-      return fail(
-          ErrorCode::unsupported,
-          "cublaslt: config {} is of another version of the library; this is {}: tune again",
-          text(config), here);
+      return fail(ErrorCode::unsupported,
+                  "cublaslt: config {} is of another version of the library; this is {}: tune with "
+                  "--retune",
+                  text(config), here);
     }
     return *algo;
   }
@@ -731,7 +737,7 @@ class CublasLtBackend final : public Backend {
     }
     std::optional<DeviceNumbers> numbers;
     if (matmul.device_scalars()) {
-      LAPIDARY_TRY(DeviceNumbers made, DeviceNumbers::make(matmul.numbers()));
+      LAPIDARY_TRY(DeviceNumbers made, DeviceNumbers::make(matmul.numbers(), device.id));
       numbers.emplace(std::move(made));
     }
     return std::unique_ptr<Executable>(std::make_unique<CublasLtExecutable>(

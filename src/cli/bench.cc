@@ -58,6 +58,13 @@ int run_bench(const BenchArguments& arguments) {
     print_error(hello.error());
     return exit_code(hello.error());
   }
+  if (arguments.steady_s > 0 && hello->device.sm == 0) {
+    print_error(fail(ErrorCode::invalid_argument,
+                     "--steady: the time under a power limit is a GPU's; {} has none to settle "
+                     "under",
+                     hello->device.id));
+    return kUsage;
+  }
   if (arguments.against != "default" &&
       std::ranges::find(hello->backends, arguments.against, &worker::BackendState::name) ==
           hello->backends.end()) {

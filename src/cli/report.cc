@@ -71,6 +71,11 @@ std::string csv_field(const std::string& field) {
   return quoted + "\"";
 }
 
+/// Its extents, for people who sort, and the whole of it.
+std::string csv_problem(const GemmProblem& p) {
+  return fmt::format("{},{},{},{},{}", p.m, p.n, p.k, p.batch, csv_field(text(p)));
+}
+
 std::string time_text(double us) {
   if (us < 1000) return fmt::format("{:.1f} us", us);
   if (us < 1e6) return fmt::format("{:.2f} ms", us * 1e-3);
@@ -196,16 +201,16 @@ std::string bench_json(const DeviceInfo& device, const BenchSummary& summary) {
 }
 
 std::string tune_csv(std::span<const TunedLine> lines) {
-  std::string csv = "name,problem,backend,config,status,time_us,spread,winner,reason\n";
+  std::string csv = "name,m,n,k,batch,problem,backend,config,status,time_us,spread,winner,reason\n";
   for (const auto& [name, result, error] : lines) {
     if (!error.empty()) {
-      csv += fmt::format("{},{},,,error,,,0,{}\n", csv_field(name), csv_field(text(result.problem)),
+      csv += fmt::format("{},{},,,error,,,0,{}\n", csv_field(name), csv_problem(result.problem),
                          csv_field(one_line(error)));
     }
     for (const Measurement& row : result.candidates) {
       const bool winner = result.winner && result.winner->candidate == row.candidate;
       csv += fmt::format("{},{},{},{},{},{},{},{},{}\n", csv_field(name),
-                         csv_field(text(result.problem)), csv_field(row.candidate.backend),
+                         csv_problem(result.problem), csv_field(row.candidate.backend),
                          csv_field(text(row.candidate.config)), lapidary::name(row.status),
                          row.time_us ? fmt::format("{}", *row.time_us) : "", row.spread,
                          winner ? 1 : 0, csv_field(one_line(row.reason)));
@@ -215,10 +220,10 @@ std::string tune_csv(std::span<const TunedLine> lines) {
 }
 
 std::string bench_csv(const BenchSummary& summary) {
-  std::string csv = "name,problem,ours,theirs,ours_us,theirs_us,ratio,skipped\n";
+  std::string csv = "name,m,n,k,batch,problem,ours,theirs,ours_us,theirs_us,ratio,skipped\n";
   for (const BenchedLine& line : summary.lines) {
     csv += fmt::format(
-        "{},{},{},{},{},{},{},{}\n", csv_field(line.name), csv_field(text(line.problem)),
+        "{},{},{},{},{},{},{},{}\n", csv_field(line.name), csv_problem(line.problem),
         line.match ? csv_field(text(line.match->ours)) : "",
         line.match ? csv_field(text(line.match->theirs)) : "",
         line.match && line.match->ours_us > 0 ? fmt::format("{}", line.match->ours_us) : "",

@@ -25,7 +25,9 @@ Result<Session> open_session(const Common& common, bool store_needed) {
   // Facts of the driver alone: a context on the device is the worker's business.
   const Result<DeviceInfo> device = driver::describe_device(asked);
   if (!device) {
-    const char* who = common.device.empty() ? "LAPIDARY_DEVICE" : "--device";
+    const char* who = !common.device.empty()   ? "--device"
+                      : env("LAPIDARY_DEVICE") ? "LAPIDARY_DEVICE"
+                                               : "default device";
     return device.error().code == ErrorCode::invalid_argument
                ? fail(ErrorCode::invalid_argument, "{}: {}", who, device.error().message)
                : fail(ErrorCode::device_fault, "{}: {}: {}", who, asked, device.error().message);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
+#include <new>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -108,6 +108,7 @@ class CudaDevice : public Device {
       LAPIDARY_TRY_STATUS(check(cu_.module_function(function, module, name), name));
     }
     LAPIDARY_TRY_STATUS(check(cu_.alloc(&sum_, sizeof(std::uint64_t)), "cuMemAlloc"));
+    LAPIDARY_TRY_STATUS(check_hash());
     // Watts are left out where there is no NVML.
     if (const auto nvml = nvml_api()) {
       nvml_ = *nvml;
@@ -197,7 +198,11 @@ class CudaDevice : public Device {
     LAPIDARY_TRY_STATUS(
         check(cu_.capture_begin(stream_.get(), kCuCaptureThreadLocal), "cuStreamBeginCapture"));
     Status launched;
-    for (std::int64_t i = 0; i < repeats && launched; ++i) launched = launch(i);
+    try {
+      for (std::int64_t i = 0; i < repeats && launched; ++i) launched = launch(i);
+    } catch (const std::bad_alloc&) {  // the capture must end all the same
+      launched = fail(ErrorCode::resource_limit, "{}: out of memory while recording", info_.id);
+    }
     CuGraph captured = nullptr;
     const CuResult ended = cu_.capture_end(stream_.get(), &captured);
     const Owned<CuGraph> graph(captured, cu_.graph_destroy);
@@ -288,6 +293,24 @@ class CudaDevice : public Device {
   }
 
  private:
+  /// What verification rests on, once on this device: the kernel may have been compiled by its
+  /// driver.
+  Status check_hash() {
+    constexpr std::int64_t kBytes = 101, kOffset = 7;
+    std::uint8_t bytes[kBytes];
+    std::uint64_t right = 0;
+    for (std::int64_t i = 0; i < kBytes; ++i) {
+      bytes[i] = garbage_byte(1, static_cast<std::uint64_t>(i));
+      right += byte_hash(static_cast<std::uint64_t>(kOffset + i), bytes[i]);
+    }
+    LAPIDARY_TRY(const Memory memory, Memory::make(*this, kBytes));
+    LAPIDARY_TRY_STATUS(upload(memory.data(), bytes, kBytes));
+    LAPIDARY_TRY(const std::uint64_t sum, hash(memory.data(), {.row_bytes = kBytes}, kOffset));
+    if (sum == right) return {};
+    return fail(ErrorCode::device_fault, "{}: our hash kernel gives {:#x} where {:#x} is right",
+                info_.id, sum, right);
+  }
+
   Status check(CuResult result, std::string_view what) const {
     if (result == kCuSuccess) return {};
     return cuda_status(cu_, result, fmt::format("{}: {}", info_.id, what));

@@ -93,6 +93,14 @@ Probe WorkerProbe::probe() {
                                              .seconds = seconds}));
         return reply.effort;
       },
+      .release =
+          [this](const Candidate& candidate) {
+            prepared_.erase(candidate);
+            if (!client_.lives() || !open_) return;
+            // An error would be the worker's, and shows at the next request.
+            (void)client_.call({.ask = Ask::release, .problem = "", .candidate = candidate})
+                .has_value();
+          },
       .verify = [this](const Candidate& candidate) -> Result<std::optional<std::string>> {
         LAPIDARY_TRY(const Reply reply,
                      ask({.ask = Ask::verify, .problem = "", .candidate = candidate}));

@@ -649,8 +649,18 @@ std::optional<std::string> damage_of(const Buffer& buffer) {
 
 }  // namespace
 
+Status Arena::mend_outputs() {
+  for (const Buffer& buffer : state_->buffers) {
+    if (!buffer.spec.output) continue;
+    buffer.restore_gaps();
+    LAPIDARY_TRY_STATUS(state_->send(buffer));
+  }
+  return {};
+}
+
 Result<std::optional<std::string>> Arena::damage() {
   const State& state = *state_;
+  std::optional<std::string> first;
   for (const Buffer& buffer : state.buffers) {
     if (!state.is_host()) {
       if (buffer.disjoint) {
@@ -661,13 +671,12 @@ Result<std::optional<std::string>> Arena::damage() {
     }
     std::optional<std::string> found = damage_of(buffer);
     if (!found) continue;
-    if (!state.is_host()) {
-      buffer.restore_gaps();
-      LAPIDARY_TRY_STATUS(state.send(buffer));
-    }
-    return found;
+    if (!first) first = std::move(found);
+    if (state.is_host()) break;
+    buffer.restore_gaps();
+    LAPIDARY_TRY_STATUS(state.send(buffer));
   }
-  return std::optional<std::string>();
+  return first;
 }
 
 Result<std::uint64_t> Arena::hash(int operand) const {

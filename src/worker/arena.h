@@ -61,13 +61,15 @@ class Arena {
   Status fill_zero(int operand);
   /// Stores the bits of one element, counted from (0,0), of an input.
   Status poke(int operand, std::int64_t element, std::uint32_t bits);
+  /// Puts the guards of outputs and the gaps between their rows right, whatever was done to them.
+  Status mend_outputs();
   /// Copies the memory of one operand, from (0,0) on, to that of another with the same extents.
   Status copy_operand(int from, int to);
   /// Brings the outputs into host(). Nothing to do on a CPU.
   Status fetch_outputs();
 
   /// "write 12 bytes past the end of d" when a guard or a gap between the rows of an operand has
-  /// changed. On a GPU it is mended at once.
+  /// changed: the first found. On a GPU all are mended at once.
   Result<std::optional<std::string>> damage();
   Result<std::uint64_t> hash(int operand) const;  ///< its elements, as the others
   Result<std::uint64_t> hash_inputs() const;

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "driver/cpu.h"
 #include "numeric/numeric.h"
 #include "support/parallel.h"
+#include "worker/testing_device.h"
 
 namespace lapidary::worker {
 namespace {
@@ -19,11 +19,6 @@ GemmProblem problem(GemmProblem p, std::string_view program = "d = acc") {
   auto done = checked(std::move(p));
   EXPECT_TRUE(done) << done.error();
   return *done;
-}
-
-driver::Device& device() {
-  static const std::unique_ptr<driver::Device> cpu = driver::open_cpu();
-  return *cpu;
 }
 
 Arena arena(const GemmProblem& p) {
@@ -249,13 +244,24 @@ TEST(Arena, TooLargeIsAnError) {
       << made.error();  // 2^52 bytes of D and a little
 }
 
+TEST(Arena, ADamagedBufferDoesNotHideAnother) {
+  Arena a = arena(problem({.m = 4, .n = 5, .k = 6}, "d = acc + c[m,n]; e[m] = sum(acc, n)"));
+  ASSERT_TRUE(a.fill_inputs(Fill::uniform, 1));
+  ASSERT_TRUE(a.fill_outputs());
+  for (const char* output : {"d", "e"}) *(bytes_of(a, output) - 1) = std::byte{0};
+  EXPECT_EQ(*a.damage(), "write 1 bytes before the beginning of d");
+  // Whoever is next finds none of it.
+  ASSERT_TRUE(a.mend_outputs());
+  EXPECT_EQ(*a.damage(), std::nullopt);
+}
+
 TEST(GuardedBuffer, SeesWritesOutside) {
   auto made = GuardedBuffer::make("workspace", 100, device());
   ASSERT_TRUE(made) << made.error();
   ASSERT_TRUE(made->fill_garbage(1));
   EXPECT_EQ(*made->damage(), std::nullopt);
   auto* data = static_cast<std::byte*>(made->data());
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(data) % 256, 64u);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(data) % 256, device().is_host() ? 64u : 0u);
   data[102] ^= std::byte{1};
   EXPECT_EQ(*made->damage(), "write 3 bytes past the end of the workspace");
   data[102] ^= std::byte{1};

@@ -47,7 +47,9 @@ Status Client::start() {
       exchange({.ask = Ask::hello, .problem = "", .candidate = {}}, kHelloSilence);
   if (!hello) {
     if (process_) stop();
-    return hello.error();
+    // Whatever keeps it from its device: the device cannot be had.
+    const bool interrupted = hello.error().code == ErrorCode::cancelled;
+    return interrupted ? hello.error() : Error{ErrorCode::device_fault, hello.error().message};
   }
   hello_ = *std::move(hello);
   return {};

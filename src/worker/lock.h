@@ -12,7 +12,7 @@ namespace lapidary::worker {
 /// its process.
 class DeviceLock {
  public:
-  /// Waits for the lock of `device` ("cpu", later a GPU's UUID), calling `waiting(holder's pid)`
+  /// Waits for the lock of `device` ("cpu", a GPU's UUID), calling `waiting(holder's pid)`
   /// about once a second. The file lies in $LAPIDARY_LOCKS, else /tmp, shared by all users.
   static Result<DeviceLock> acquire(std::string_view device,
                                     const std::function<void(std::string_view)>& waiting);

@@ -552,9 +552,34 @@ struct Verifier::State {
     return {};
   }
 
+  /// What is free on a GPU moves in steps of megabytes: many runs show what one does not.
+  Status device_leak() {
+    constexpr int kTurns = 3;
+    const int runs_a_turn = int(std::clamp(0.05 / std::max(run_seconds, 1e-6), 16.0, 256.0));
+    std::int64_t grown = 0;
+    for (int turn = 0; turn < kTurns; ++turn) {
+      beat("many runs: does one keep device memory?");
+      LAPIDARY_TRY(const std::int64_t before, device.free_bytes());
+      for (int i = 0; i < runs_a_turn; ++i)
+        LAPIDARY_TRY_STATUS(executable->run(arguments(arena.pointers())));
+      LAPIDARY_TRY_STATUS(device.synchronize());
+      LAPIDARY_TRY(const std::int64_t after, device.free_bytes());
+      grown = before - after;
+      if (grown <= 0) return {};
+    }
+    fail_check(Check::leak, "random numbers",
+               fmt::format("{} times {} runs kept device memory: {} bytes the last time", kTurns,
+                           runs_a_turn, grown));
+    return {};
+  }
+
   /// More runs, until growth has stopped once or is certain to go on.
   Status leak() {
     if (!on(Check::leak)) return {};
+    if (!device.is_host()) {
+      LAPIDARY_TRY_STATUS(device_leak());
+      if (failed) return {};
+    }
     const auto start = std::chrono::steady_clock::now();
     while (leaks.runs() < (run_seconds < kQuickSeconds ? kQuickRuns : kRuns) ||
            leaks.suspicious(kRuns)) {
@@ -632,6 +657,7 @@ Result<Verdict> Verifier::verify(const backends::Executable& executable) {
   s.runs = 0;
   // A candidate before this one may have left anything in inputs.
   s.contents.clear();
+  LAPIDARY_TRY_STATUS(s.arena.mend_outputs());
   const auto passes = {&State::small_integers,    &State::shared_memory,  &State::position,
                        &State::zero_factors_pass, &State::random_numbers, &State::leak};
   for (const auto pass : passes) {

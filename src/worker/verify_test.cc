@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "driver/cpu.h"
+#include "worker/testing_device.h"
 #include "worker/testing_planted.h"
 #include "worker/verify_data.h"
 #include "worker/verify_memory.h"
@@ -21,18 +21,6 @@ constexpr bool kSanitized = true;
 #else
 constexpr bool kSanitized = false;
 #endif
-
-/// The CPU, or a device whose memory only looks like another's: with the null driver in the place
-/// of CUDA's, planted kernels run on "device memory" and what checks it is what checks a GPU's.
-driver::Device& device() {
-  static const std::unique_ptr<driver::Device> opened = [] {
-    const char* id = std::getenv("LAPIDARY_TEST_DEVICE");
-    auto made = driver::open_device(id != nullptr ? id : "cpu");
-    if (!made) ADD_FAILURE() << made.error();
-    return made ? *std::move(made) : driver::open_cpu();
-  }();
-  return *opened;
-}
 
 GemmProblem problem(GemmProblem p, std::string_view program = "d = acc") {
   auto epilogue = parse_epilogue(program, p.scales != ScaleMode::none);
