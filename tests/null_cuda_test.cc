@@ -46,19 +46,18 @@ struct Api {
   driver::CudaApi cu;
   driver::LtApi lt;
   driver::NvmlApi nvml;
-  void* library = nullptr;
+  void* loaded = nullptr;
 };
 
 Api load() {
   Api api;
-  api.library = ::dlopen(LAPIDARY_BUILD_DIR "/lib/libnull-cuda.so", RTLD_NOW | RTLD_LOCAL);
-  if (api.library == nullptr) {
+  api.loaded = ::dlopen(LAPIDARY_BUILD_DIR "/lib/libnull-cuda.so", RTLD_NOW | RTLD_LOCAL);
+  if (api.loaded == nullptr) {
     ADD_FAILURE() << ::dlerror();
     std::exit(1);
   }
   const auto find = [&](auto& entry, const char* symbol) {
-    entry =
-        reinterpret_cast<std::remove_reference_t<decltype(entry)>>(::dlsym(api.library, symbol));
+    entry = reinterpret_cast<std::remove_reference_t<decltype(entry)>>(::dlsym(api.loaded, symbol));
     EXPECT_NE(entry, nullptr) << symbol;
   };
 #define LAPIDARY_CU(name, symbol, ...) find(api.cu.name, #symbol);
@@ -211,14 +210,13 @@ using U32 = std::uint32_t;
 
 TEST_F(NullCuda, ExportsAllThreeLibrariesAndNothingElse) {
   in_clean_child({}, [](const Api& api) {
-    const auto* entries =
-        static_cast<const void* const*>(::dlsym(api.library, "null_cuda_entries"));
+    const auto* entries = static_cast<const void* const*>(::dlsym(api.loaded, "null_cuda_entries"));
     ASSERT_NE(entries, nullptr);
     for (int i = 0; i < kSymbolCount; ++i) {
-      EXPECT_EQ(::dlsym(api.library, std::string(kSymbols[i]).c_str()), entries[i]) << kSymbols[i];
+      EXPECT_EQ(::dlsym(api.loaded, std::string(kSymbols[i]).c_str()), entries[i]) << kSymbols[i];
     }
     // One of our own functions, which a program has, too, and must not get from here.
-    EXPECT_EQ(::dlsym(api.library, "_ZN8lapidary7numeric13round_to_tf32Ef"), nullptr);
+    EXPECT_EQ(::dlsym(api.loaded, "_ZN8lapidary7numeric13round_to_tf32Ef"), nullptr);
   });
 }
 
