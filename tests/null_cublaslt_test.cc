@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "backends/backend.h"
+#include "backends/testing_problem.h"
 #include "candidate/json.h"
 #include "driver/cublaslt_api.h"
 #include "driver/device.h"
@@ -15,6 +16,7 @@
 namespace lapidary {
 namespace {
 
+using backends::problem_of;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -31,14 +33,6 @@ const backends::Backend& cublaslt() {
   }
   ADD_FAILURE() << "no backend of that name";
   std::abort();
-}
-
-GemmProblem problem_of(const std::string& json) {
-  auto problem = problem_from_json(json);
-  EXPECT_TRUE(problem) << problem.error() << json;
-  problem = checked(*problem);
-  EXPECT_TRUE(problem) << problem.error() << json;
-  return *problem;
 }
 
 class NullCublasLt : public ::testing::Test {

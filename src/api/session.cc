@@ -7,7 +7,6 @@
 #include "driver/device.h"
 #include "lapidary/gemm.h"
 #include "store/store.h"
-#include "support/env.h"
 #include "support/log.h"
 #include "tuner/stages.h"
 #include "tuner/tune.h"
@@ -153,9 +152,7 @@ Session::~Session() = default;
 const DeviceInfo& Session::device() const { return impl_->device; }
 
 Result<Session> Session::open(const SessionOptions& options) {
-  std::string device =
-      !options.device.empty() ? options.device : env("LAPIDARY_DEVICE").value_or("");
-  if (device.empty()) device = driver::default_device();
+  const std::string device = driver::chosen_device(options.device);
   auto impl = std::make_unique<Impl>();
   impl->options = options;
   Result<DeviceInfo> info = driver::describe_device(device);

@@ -11,18 +11,12 @@
 #include "backends/cpu_common.h"
 #include "backends/library_gemm.h"
 #include "backends/testing_memory.h"
+#include "backends/testing_problem.h"
 #include "numeric/numeric.h"
 #include "support/random.h"
 
 namespace lapidary::backends {
 namespace {
-
-const DeviceInfo kDevice{.id = "cpu",
-                         .name = "test",
-                         .key = "test",
-                         .threads = 2,
-                         .cache_bytes = 1 << 20,
-                         .memory_bytes = 1 << 30};
 
 struct Case {
   const char* why;
@@ -275,14 +269,6 @@ TEST(Backends, AgreeBitForBitOnSmallIntegers) {
     }
   }
   EXPECT_GT(ran, 60);
-}
-
-GemmProblem problem_of(const std::string& json) {
-  auto problem = problem_from_json(json);
-  EXPECT_TRUE(problem) << problem.error() << json;
-  problem = checked(*problem);
-  EXPECT_TRUE(problem) << problem.error() << json;
-  return *problem;
 }
 
 /// A library that multiplies f32 by the definition, after it has held the pitches against what a

@@ -22,14 +22,16 @@
 #include "driver/cublaslt_api.h"
 #include "driver/cuda_api.h"
 #include "driver/device.h"
+#include "driver/owned.h"
 
 namespace lapidary::backends {
 namespace {
 
-using cublaslt_match::Fused;
+using cublaslt_match::Fused, cublaslt_match::narrow;
 using driver::CuPointer, driver::CuStream, driver::LtAlgo, driver::LtApi, driver::LtCompute,
     driver::LtConfig, driver::LtDesc, driver::LtHandle, driver::LtHeuristicResult, driver::LtLayout,
-    driver::LtMatmulDesc, driver::LtPref, driver::LtPreference, driver::LtStatus, driver::LtType;
+    driver::LtMatmulDesc, driver::LtPref, driver::LtPreference, driver::LtStatus, driver::LtType,
+    driver::Owned;
 
 constexpr std::string_view kNoAlgorithm =
     "cuBLASLt has no algorithm for these types, layout, scales and alignment";
@@ -86,33 +88,6 @@ LtType lt_type(DType type) {
   }
   return LtType::f32;
 }
-
-bool narrow(DType type) { return size_bytes(type) == 1; }
-
-/// Owns an object of the library's.
-template <class Handle>
-class Owned {
- public:
-  using Destroy = LtStatus (*)(Handle);
-  Owned() = default;
-  Owned(Handle handle, Destroy destroy) : handle_(handle), destroy_(destroy) {}
-  Owned(Owned&& other) noexcept
-      : handle_(std::exchange(other.handle_, nullptr)), destroy_(other.destroy_) {}
-  Owned& operator=(Owned&& other) noexcept {
-    std::swap(handle_, other.handle_);
-    std::swap(destroy_, other.destroy_);
-    return *this;
-  }
-  ~Owned() {
-    // It frees host memory: there is nothing that could fail, and nothing to do about it.
-    if (handle_ != nullptr) (void)destroy_(handle_);
-  }
-  Handle get() const { return handle_; }
-
- private:
-  Handle handle_ = nullptr;
-  Destroy destroy_ = nullptr;
-};
 
 /// Device memory with an executable's numbers, for when a scalar operand stands beside one: the
 /// library then wants both in device memory.

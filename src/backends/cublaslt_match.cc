@@ -221,8 +221,6 @@ class Evaluator {
   std::vector<Result<Value>> values_;  // by node
 };
 
-bool narrow(DType type) { return size_bytes(type) == 1; }
-
 /// Takes one scalar operand out of a factor.
 Factor without(Factor f, int scalar) {
   f.scalars.erase(std::ranges::find(f.scalars, scalar));

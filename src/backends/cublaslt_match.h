@@ -28,6 +28,9 @@ struct Fused {
   bool operator==(const Fused&) const = default;
 };
 
+/// A type of 8 bits, which the library treats apart.
+inline bool narrow(DType type) { return size_bytes(type) == 1; }
+
 /// The program of a checked problem, or `unsupported` with the reason that it is none of
 /// cuBLASLt's. A reason has no sizes and no names of operands in it: equal ones can be counted. The
 /// types of what the epilogue adds are looked at here, as the library would say no more than

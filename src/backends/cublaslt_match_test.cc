@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "backends/testing_problem.h"
 #include "support/files.h"
 
 namespace lapidary::backends {
@@ -31,14 +32,6 @@ std::string text(const Fused& f) {
     if (!operand->empty()) out += fmt::format(", {} {}", what, *operand);
   }
   return out + (f.multiplies_at_zero ? ", multiplies at zero" : "");
-}
-
-GemmProblem problem_of(const std::string& json) {
-  auto problem = problem_from_json(json);
-  EXPECT_TRUE(problem) << problem.error() << json;
-  problem = checked(*problem);
-  EXPECT_TRUE(problem) << problem.error() << json;
-  return *problem;
 }
 
 std::string outcome(const GemmProblem& problem) {

@@ -12,6 +12,7 @@
 #include "backends/library_gemm.h"
 #include "backends/onednn_api.h"
 #include "driver/library.h"
+#include "driver/owned.h"
 #include "support/env.h"
 
 namespace lapidary::backends {
@@ -83,27 +84,7 @@ Result<MemoryDesc> matrix(std::int64_t rows, std::int64_t columns, int type,
   return desc;
 }
 
-/// Owns one handle of the library.
-class Owned {
- public:
-  using Destroy = int (*)(Handle);
-  Owned(Handle handle, Destroy destroy) : handle_(handle), destroy_(destroy) {}
-  Owned(Owned&& other) noexcept
-      : handle_(std::exchange(other.handle_, nullptr)), destroy_(other.destroy_) {}
-  Owned& operator=(Owned&& other) noexcept {
-    std::swap(handle_, other.handle_);
-    std::swap(destroy_, other.destroy_);
-    return *this;
-  }
-  ~Owned() {
-    if (handle_ != nullptr) destroy_(handle_);
-  }
-  Handle get() const { return handle_; }
-
- private:
-  Handle handle_;
-  Destroy destroy_;
-};
+using Owned = driver::Owned<Handle>;
 
 /// One step of an epilogue that a post-op does.
 struct PostOp {

@@ -9,6 +9,7 @@
 
 #include "backends/backend.h"
 #include "backends/onednn_api.h"
+#include "backends/testing_problem.h"
 
 #if __has_include(<oneapi/dnnl/dnnl.h>)
 #include <oneapi/dnnl/dnnl.h>
@@ -19,13 +20,6 @@
 
 namespace lapidary::backends {
 namespace {
-
-const DeviceInfo kDevice{.id = "cpu",
-                         .name = "test",
-                         .key = "test",
-                         .threads = 2,
-                         .cache_bytes = 1 << 20,
-                         .memory_bytes = 1 << 30};
 
 #if defined(LAPIDARY_HAS_ONEDNN_HEADER)
 namespace api = onednn_api;
@@ -84,14 +78,6 @@ const Backend* onednn_here() {
     if (backend->name() == "onednn" && backend->version()) return backend;
   }
   return nullptr;
-}
-
-GemmProblem problem_of(const std::string& json) {
-  auto problem = problem_from_json(json);
-  EXPECT_TRUE(problem) << problem.error() << json;
-  problem = checked(*problem);
-  EXPECT_TRUE(problem) << problem.error() << json;
-  return *problem;
 }
 
 /// Why the fused matmul does not serve the problem; "" when it does.

@@ -13,7 +13,7 @@ namespace {
 /// One line of a bench, and the exit code that it deserves: the stored winner against what
 /// `against` names.
 std::pair<BenchedLine, int> bench_line(const SuiteLine& line, const BenchArguments& arguments,
-                                       const tuner::Tools& tools, const DeviceInfo& device,
+                                       const tuner::Tools& tools,
                                        const tuner::TuneOptions& options) {
   BenchedLine row{.name = line.name, .problem = line.problem, .match = {}, .skipped = ""};
   const auto skip = [&](const std::string& why, int code) {
@@ -25,7 +25,7 @@ std::pair<BenchedLine, int> bench_line(const SuiteLine& line, const BenchArgumen
     return skip(error.message, error.code == ErrorCode::unsupported ? int(kOk) : exit_code(error));
   };
   if (tuner::is_empty(line.problem)) return skip("nothing to compute", kOk);
-  const std::optional<TuneResult> stored = tuner::lookup(tools.store, device, line.problem);
+  const std::optional<TuneResult> stored = tuner::lookup(tools.store, tools.device, line.problem);
   if (!stored) return skip("no stored winner; tune it first", kOk);
   std::vector<Candidate> rivals;
   if (arguments.against == "default") {
@@ -83,8 +83,7 @@ int run_bench(const BenchArguments& arguments) {
     session->progress->task(
         fmt::format("[{}/{}] {} m={}", i + 1, lines.size(), line.name, line.problem.m));
     auto [row, code] =
-        bench_line(line, arguments, {*session->worker, *session->store, hello->device},
-                   hello->device, options);
+        bench_line(line, arguments, {*session->worker, *session->store, hello->device}, options);
     if (interrupted()) break;
     if (code != kOk) {
       session->progress->clear();

@@ -84,7 +84,7 @@ int run_doctor(const Common& common) {
     int version = 0;
     (void)(*cuda)->driver_version(&version);
     found.add("cuda driver", "ok",
-              fmt::format("CUDA {}.{} at {}", version / 1000, version % 1000 / 10, (*cuda)->path));
+              fmt::format("{} at {}", driver::version_text(version), (*cuda)->path));
     const Result<const driver::NvmlApi*> nvml = driver::nvml_api();
     found.add("nvml", nvml ? "ok" : "missing", nvml ? (*nvml)->path : nvml.error().message);
   } else {
@@ -99,8 +99,8 @@ int run_doctor(const Common& common) {
     const std::string asked =
         !common.device.empty() ? common.device : env("LAPIDARY_DEVICE").value_or("");
     std::vector<std::string> devices = {"cpu"};
-    const int gpus = cuda ? driver::cuda_devices() ? *driver::cuda_devices() : 0 : 0;
-    for (int i = 0; i < gpus; ++i) devices.push_back(fmt::format("cuda:{}", i));
+    const Result<int> gpus = driver::cuda_devices();
+    for (int i = 0; gpus && i < *gpus; ++i) devices.push_back(fmt::format("cuda:{}", i));
     if (!asked.empty()) devices = {asked};
     for (const std::string& device : devices) check_device(device, *worker, found);
   }

@@ -90,25 +90,30 @@ std::string one_line(std::string text) {
   return text;
 }
 
-}  // namespace
-
-double BenchSummary::geomean() const {
-  double sum = 0;
-  for (const BenchedLine& line : lines) {
-    if (line.match) sum += std::log(line.match->ratio);
-  }
-  return count() == 0 ? 0 : std::exp(sum / static_cast<double>(count()));
-}
-
-double BenchSummary::geomean_steady() const {
+/// The geometric mean of the ratios that matches have; 0 of none.
+template <class Ratio>
+double geomean_of(const std::vector<BenchedLine>& lines, const Ratio& ratio) {
   double sum = 0;
   int counted = 0;
   for (const BenchedLine& line : lines) {
-    if (!line.match || !line.match->ratio_steady) continue;
-    sum += std::log(*line.match->ratio_steady);
+    const std::optional<double> one = line.match ? ratio(*line.match) : std::nullopt;
+    if (!one) continue;
+    sum += std::log(*one);
     ++counted;
   }
   return counted == 0 ? 0 : std::exp(sum / counted);
+}
+
+}  // namespace
+
+double BenchSummary::geomean() const {
+  return geomean_of(lines, [](const tuner::Rematch& match) { return std::optional(match.ratio); });
+}
+
+double BenchSummary::geomean_steady() const {
+  return geomean_of(lines, [](const tuner::Rematch& match) {
+    return match.steady ? std::optional(match.steady->ratio()) : std::nullopt;
+  });
 }
 
 std::size_t BenchSummary::count() const {
@@ -176,11 +181,11 @@ std::string bench_json(const DeviceInfo& device, const BenchSummary& summary) {
     row["ours_us"] = timed ? Json(line.match->ours_us) : Json(nullptr);
     row["theirs_us"] = timed ? Json(line.match->theirs_us) : Json(nullptr);
     row["ratio"] = line.match ? Json(line.match->ratio) : Json(nullptr);
-    const bool steady = line.match && line.match->ratio_steady;
-    row["ratio_steady"] = steady ? Json(*line.match->ratio_steady) : Json(nullptr);
+    const auto steady = line.match ? line.match->steady : std::nullopt;
+    row["ratio_steady"] = steady ? Json(steady->ratio()) : Json(nullptr);
     if (steady) {
-      row["ours_steady"] = effort_json(*line.match->ours_steady);
-      row["theirs_steady"] = effort_json(*line.match->theirs_steady);
+      row["ours_steady"] = effort_json(steady->ours);
+      row["theirs_steady"] = effort_json(steady->theirs);
     }
     row["same"] = line.match && line.match->same;
     row["repeated"] = line.match && line.match->repeated;
@@ -313,13 +318,13 @@ std::string bench_table(const BenchSummary& summary) {
                          match.same ? text(match.ours) + " is both"
                                     : text(match.ours) + " vs " + text(match.theirs) +
                                           (match.repeated ? " (measured again)" : ""));
-    if (match.ratio_steady) {
-      const driver::Effort &ours = *match.ours_steady, &theirs = *match.theirs_steady;
+    if (match.steady) {
+      const auto& [ours, theirs] = *match.steady;
       table += fmt::format(
           "{:<{}}  {:>7}  {:>11}  {:>11}  {:>6.3f}  at {:.0f} and {:.0f} MHz, "
           "{:.0f} and {:.0f} W\n",
           "", name_width, "steady", time_text(ours.time_us), time_text(theirs.time_us),
-          *match.ratio_steady, ours.clock_mhz, theirs.clock_mhz, ours.watts, theirs.watts);
+          match.steady->ratio(), ours.clock_mhz, theirs.clock_mhz, ours.watts, theirs.watts);
     }
   }
   if (summary.count() == 0) return table + "nothing was measured\n";

@@ -19,8 +19,7 @@ std::int64_t stop_worker(Session& session) {
 }
 
 Result<Session> open_session(const Common& common, bool store_needed) {
-  std::string asked = !common.device.empty() ? common.device : env("LAPIDARY_DEVICE").value_or("");
-  if (asked.empty()) asked = driver::default_device();
+  const std::string asked = driver::chosen_device(common.device);
   Session session;
   // Facts of the driver alone: a context on the device is the worker's business.
   const Result<DeviceInfo> device = driver::describe_device(asked);

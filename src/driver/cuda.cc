@@ -10,6 +10,7 @@
 #include "driver/cuda_api.h"
 #include "driver/kernels.h"
 #include "driver/nvml_api.h"
+#include "driver/owned.h"
 
 namespace lapidary::driver {
 namespace {
@@ -22,31 +23,6 @@ using Clock = std::chrono::steady_clock;
 constexpr double kRestFactor = 3, kLongestRestUs = 20e3;
 
 CuPointer address(const void* memory) { return reinterpret_cast<CuPointer>(memory); }
-
-/// Frees an object of the driver's with one of its calls.
-template <class Handle>
-class Owned {
- public:
-  using Destroy = CuResult (*)(Handle);
-  Owned() = default;
-  Owned(Handle handle, Destroy destroy) : handle_(handle), destroy_(destroy) {}
-  Owned(Owned&& other) noexcept
-      : handle_(std::exchange(other.handle_, Handle{})), destroy_(other.destroy_) {}
-  Owned& operator=(Owned&& other) noexcept {
-    std::swap(handle_, other.handle_);
-    std::swap(destroy_, other.destroy_);
-    return *this;
-  }
-  ~Owned() {
-    // Nothing can be done about an error: what is lost with a context needs no freeing.
-    if (handle_ != Handle{}) (void)destroy_(handle_);
-  }
-  Handle get() const { return handle_; }
-
- private:
-  Handle handle_{};
-  Destroy destroy_ = nullptr;
-};
 
 /// The same bytes with as few rows as possible: dense ones become one row.
 Region collapsed(Region r) {
@@ -445,7 +421,7 @@ Result<DeviceInfo> describe_cuda(int ordinal) {
   info.cache_bytes = l2;
   info.memory_bytes = static_cast<std::int64_t>(memory);
   info.max_clock_mhz = khz * 1e-3;
-  info.driver = fmt::format("CUDA {}.{}", version / 1000, version % 1000 / 10);
+  info.driver = version_text(version);
   if (const auto nvml = nvml_api()) {
     char text[96] = "";
     if ((*nvml)->driver_version(text, sizeof text) == 0)

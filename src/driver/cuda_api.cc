@@ -45,6 +45,10 @@ Result<const CudaApi*> cuda_api() {
   return &*api;
 }
 
+std::string version_text(int version) {
+  return fmt::format("CUDA {}.{}", version / 1000, version % 1000 / 10);
+}
+
 bool ends_context(CuResult result) {
   switch (result) {
     case 201:  // invalid context: it was lost before

@@ -47,6 +47,9 @@ struct CudaApi {
 /// find_library()'s.
 Result<const CudaApi*> cuda_api();
 
+/// "CUDA 13.0" of what `driver_version` gives.
+std::string version_text(int version);
+
 /// Does this result end the context, so that only another process can go on? (CUDA Driver API,
 /// CUresult: "the process ... must be terminated and relaunched".)
 bool ends_context(CuResult result);

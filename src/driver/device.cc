@@ -5,6 +5,7 @@
 #include "driver/cpu.h"
 #include "driver/cuda.h"
 #include "driver/cuda_api.h"
+#include "support/env.h"
 
 namespace lapidary::driver {
 namespace {
@@ -64,6 +65,12 @@ Result<std::unique_ptr<Device>> open_device(std::string_view id) {
 std::string default_device() {
   const Result<int> gpus = cuda_devices();
   return gpus && *gpus > 0 ? "cuda:0" : "cpu";
+}
+
+std::string chosen_device(const std::string& flag) {
+  if (!flag.empty()) return flag;
+  const std::optional<std::string> set = env("LAPIDARY_DEVICE");
+  return set ? *set : default_device();
 }
 
 }  // namespace lapidary::driver

@@ -119,6 +119,9 @@ Result<DeviceInfo> describe_device(std::string_view id);
 /// "cuda:0" where a driver finds a GPU, else "cpu".
 std::string default_device();
 
+/// The device that is asked for: `flag`, else $LAPIDARY_DEVICE, else the default.
+std::string chosen_device(const std::string& flag);
+
 /// Makes a GPU's primary context current in this thread, as NVIDIA's libraries expect it, and what
 /// was current before again at its end. Nothing happens for a CPU.
 class Current {

@@ -21,8 +21,8 @@ driver::Effort mean(const driver::Effort& x, const driver::Effort& y) {
           .joules = 0.5 * (x.joules + y.joules)};
 }
 
-Status fight_steady(const Probe& probe, Rematch& match, double seconds,
-                    const TuneOptions& options) {
+Result<SteadyMatch> fight_steady(const Probe& probe, const Rematch& match, double seconds,
+                                 const TuneOptions& options) {
   std::vector<driver::Effort> ours, theirs;
   for (const bool is_ours : {true, false, false, true}) {
     const Candidate& candidate = is_ours ? match.ours : match.theirs;
@@ -31,10 +31,7 @@ Status fight_steady(const Probe& probe, Rematch& match, double seconds,
                  probe.sustain(candidate, repeats_of(us, options), seconds));
     (is_ours ? ours : theirs).push_back(effort);
   }
-  match.ours_steady = mean(ours[0], ours[1]);
-  match.theirs_steady = mean(theirs[0], theirs[1]);
-  match.ratio_steady = match.theirs_steady->time_us / match.ours_steady->time_us;
-  return {};
+  return SteadyMatch{mean(ours[0], ours[1]), mean(theirs[0], theirs[1])};
 }
 
 }  // namespace
@@ -98,32 +95,29 @@ Result<Rematch> rematch(const GemmProblem& problem, const Candidate& ours,
   if (!rival) return fail(ErrorCode::unsupported, "bench: no rival ran right: {}", why);
 
   Rematch match{.ours = ours, .theirs = *rival};
-  if (*rival == ours) {
-    match.same = true;
+  match.same = *rival == ours;
+  if (match.same) {
     match.ratio = 1;
     if (!wanted) return match;
     const Measurement row{.candidate = ours, .time_us = ours_us};
     LAPIDARY_TRY(const Duel alone,
                  duel(probe, row, row, (std::max(7, options.rounds) + 1) / 2, options));
     match.ours_us = match.theirs_us = 0.5 * (alone.first_us + alone.second_us);
-    // Against itself: what is left is the noise, and the clock and the watts are known.
-    if (more.steady_s > 0) {
-      LAPIDARY_TRY_STATUS(fight_steady(probe, match, more.steady_s, options));
+  } else {
+    for (const int times : {1, 3}) {
+      match.repeated = times > 1;
+      LAPIDARY_TRY(const Duel fought, duel(probe, {.candidate = ours, .time_us = ours_us},
+                                           {.candidate = *rival, .time_us = rival_us},
+                                           std::max(7, options.rounds) * times, options));
+      match.ours_us = fought.first_us;
+      match.theirs_us = fought.second_us;
+      match.ratio = fought.second_us / fought.first_us;
+      if (match.ratio >= 1 / kSlower && match.ratio <= kFaster) break;
     }
-    return match;
   }
-  for (const int times : {1, 3}) {
-    match.repeated = times > 1;
-    LAPIDARY_TRY(const Duel fought, duel(probe, {.candidate = ours, .time_us = ours_us},
-                                         {.candidate = *rival, .time_us = rival_us},
-                                         std::max(7, options.rounds) * times, options));
-    match.ours_us = fought.first_us;
-    match.theirs_us = fought.second_us;
-    match.ratio = fought.second_us / fought.first_us;
-    if (match.ratio >= 1 / kSlower && match.ratio <= kFaster) break;
-  }
+  // Of one against itself what is left is the noise, and the clock and the watts are known.
   if (more.steady_s > 0) {
-    LAPIDARY_TRY_STATUS(fight_steady(probe, match, more.steady_s, options));
+    LAPIDARY_TRY(match.steady, fight_steady(probe, match, more.steady_s, options));
   }
   return match;
 }

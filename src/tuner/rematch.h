@@ -4,6 +4,12 @@
 
 namespace lapidary::tuner {
 
+/// Two contenders under the power limit: blocks in turn (A B B A), means of each side's.
+struct SteadyMatch {
+  driver::Effort ours, theirs;
+  double ratio() const { return theirs.time_us / ours.time_us; }
+};
+
 /// Two contenders of one problem timed against each other in one run.
 struct Rematch {
   Candidate ours, theirs;  ///< theirs: the fastest of the rivals
@@ -11,9 +17,7 @@ struct Rematch {
   double ratio = 0;  ///< theirs / ours: over 1 means that ours is faster
   bool repeated =
       false;  ///< ours was more than 5 % behind, so the figures are from three times the replays
-  /// Under the power limit, when asked for: blocks in turn (A B B A), means of each side's.
-  std::optional<driver::Effort> ours_steady{}, theirs_steady{};
-  std::optional<double> ratio_steady{};
+  std::optional<SteadyMatch> steady{};  ///< when asked for
   /// Both are the same candidate: the ratio is 1, and nothing was measured unless asked for.
   bool same = false;
 };
