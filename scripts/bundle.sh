@@ -26,7 +26,7 @@ tests/symbols_test.sh "${programs[@]}" >&2
 if [ "${WITH_LIBRARIES:-1}" = 1 ]; then
   mkdir -p "$libraries"
   for name in libopenblas.so.0 libgfortran.so.5 libquadmath.so.0 libgomp.so.1 libdnnl.so.2 libOpenCL.so.1; do
-    path=$(ldconfig -p | awk -v name="$name" '$1 == name {print $NF; exit}')
+    path=$(ldconfig -p | awk -v name="$name" '$1 == name && !found++ {print $NF}')
     [ -z "$path" ] || cp -L "$path" "$libraries/$name"
   done
   du -sh "$libraries" | awk '{print "libraries: " $2 ", " $1}'

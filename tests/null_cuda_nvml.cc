@@ -85,18 +85,6 @@ int nvmlDeviceGetClockInfo(NvmlDevice device, unsigned type, unsigned* mhz) {
   return 0;
 }
 
-int nvmlDeviceGetMaxClockInfo(NvmlDevice device, unsigned type, unsigned* mhz) {
-  BEGIN(nvmlDeviceGetMaxClockInfo, is_handle(device) && type < kClockTypes && mhz != nullptr);
-  *mhz = kMhz;
-  return 0;
-}
-
-int nvmlDeviceGetPowerUsage(NvmlDevice device, unsigned* milliwatts) {
-  BEGIN(nvmlDeviceGetPowerUsage, is_handle(device) && milliwatts != nullptr);
-  *milliwatts = kMilliwatts;
-  return 0;
-}
-
 int nvmlDeviceGetEnforcedPowerLimit(NvmlDevice device, unsigned* milliwatts) {
   BEGIN(nvmlDeviceGetEnforcedPowerLimit, is_handle(device) && milliwatts != nullptr);
   *milliwatts = kLimitMilliwatts;

@@ -55,12 +55,13 @@ class NullTune : public ::testing::Test {
     return run_process(argv, "", std::chrono::seconds(60));
   }
 
-  /// Two products on cuda:0.
-  Tuned tune(const std::string& name, const std::string& fault = "") const {
+  /// Products on cuda:0, one for each of `m` ("8,24" are two).
+  Tuned tune(const std::string& name, const std::string& fault = "",
+             const std::string& m = "8,24") const {
     Tuned tuned;
     auto run = lapidary(name, fault,
-                        {"tune", "--m", "8,24", "--n", "32", "--k", "64", "--a", "bf16", "--b",
-                         "bf16", "--device", "cuda:0", "--rounds", "7", "--json", "-q"});
+                        {"tune", "--m", m, "--n", "32", "--k", "64", "--a", "bf16", "--b", "bf16",
+                         "--device", "cuda:0", "--rounds", "7", "--json", "-q"});
     EXPECT_TRUE(run) << run.error();
     if (!run) return tuned;
     tuned.run = *run;
@@ -131,13 +132,13 @@ TEST_F(NullTune, DoctorSaysWhatIsThere) {
 
 /// One tune with a fault at one call, and what must hold whatever the call was.
 void expect_survived(const Tuned& broken, const Tuned& after, const null_cuda::StateFile& state,
-                     const std::string& fault) {
+                     const std::string& fault, int products) {
   SCOPED_TRACE(fault + " in " + std::string(state.fault_symbol()));
   EXPECT_EQ(broken.run.state.signal, 0) << "crashed or hung: " << broken.run.err;
   EXPECT_THAT(broken.run.out, Not(HasSubstr("SIG"))) << "its worker crashed";
   EXPECT_THAT(broken.run.err, Not(HasSubstr("SIG"))) << "its worker crashed";
   if (broken.run.state.code == 0) {
-    EXPECT_EQ(broken.winners, 2) << broken.run.out;
+    EXPECT_EQ(broken.winners, products) << broken.run.out;
   } else {
     EXPECT_THAT(broken.run.state.code, ::testing::AnyOf(1, 3, 5)) << broken.run.err;
     EXPECT_THAT(broken.run.err + broken.run.out,
@@ -145,18 +146,18 @@ void expect_survived(const Tuned& broken, const Tuned& after, const null_cuda::S
   }
   // Nothing is lost: what had a winner has it still, and the rest gets one.
   EXPECT_EQ(after.run.state.code, 0) << after.run.err << after.run.out;
-  EXPECT_EQ(after.winners, 2) << after.run.out;
+  EXPECT_EQ(after.winners, products) << after.run.out;
   EXPECT_GE(after.stored, broken.winners);
   EXPECT_EQ(state.left(), "") << "left behind";
   EXPECT_EQ(state.misuses(), "");
 }
 
-/// Every `step`-th call of a whole tune fails in turn, with an ordinary error and with one that
-/// ends the context.
+/// Every `step`-th call of a whole tune of the products `m` fails in turn, with an ordinary error
+/// and with one that ends the context.
 class NullFaults : public NullTune {
  protected:
-  void sweep(std::uint64_t step) {
-    tune("count");
+  void sweep(std::uint64_t step, const std::string& m, int products) {
+    tune("count", "", m);
     const null_cuda::StateFile counted(path("count") + "/state");
     ASSERT_TRUE(counted);
     const std::uint64_t calls = counted->calls;
@@ -174,13 +175,13 @@ class NullFaults : public NullTune {
     const auto work = [&] {
       for (std::size_t i = next++; i < faults.size(); i = next++) {
         const std::string name = "fault" + std::to_string(i);
-        const Tuned broken = tune(name, faults[i]);
+        const Tuned broken = tune(name, faults[i], m);
         const null_cuda::StateFile state(path(name) + "/state");
-        const Tuned after = tune(name, faults[i]);  // it fires once over all processes
+        const Tuned after = tune(name, faults[i], m);  // it fires once over all processes
         const std::lock_guard lock(mutex);
         ASSERT_TRUE(state);
         fired += state.fired();
-        expect_survived(broken, after, state, faults[i]);
+        expect_survived(broken, after, state, faults[i], products);
         std::filesystem::remove_all(path(name));
       }
     };
@@ -188,18 +189,18 @@ class NullFaults : public NullTune {
     for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i)
       threads.emplace_back(work);
     for (std::thread& thread : threads) thread.join();
-    std::printf("%zu faults over the %llu calls of a tune of two products, %zu fired\n",
-                faults.size(), static_cast<unsigned long long>(calls), fired);
+    std::printf("%zu faults over the %llu calls of a tune of %d products, %zu fired\n",
+                faults.size(), static_cast<unsigned long long>(calls), products, fired);
     // How soon slow candidates drop out is a matter of time, so that one tune makes a few calls
     // fewer than another.
     EXPECT_GE(fired, faults.size() * 9 / 10);
   }
 };
 
-TEST_F(NullFaults, ACallThatFailsIsSurvived) { sweep(97); }
+TEST_F(NullFaults, ACallThatFailsIsSurvived) { sweep(97, "8,24", 2); }
 
 using SlowNullFaults = NullFaults;
-TEST_F(SlowNullFaults, EveryCallThatFailsIsSurvived) { sweep(1); }
+TEST_F(SlowNullFaults, EveryCallThatFailsIsSurvived) { sweep(1, "8", 1); }
 
 TEST_F(NullTune, ACallThatHangsCostsAtMostTwelveSeconds) {
   // The first wait for a graph: the candidate's own work.

@@ -225,15 +225,18 @@ std::string tune_csv(std::span<const TunedLine> lines) {
 }
 
 std::string bench_csv(const BenchSummary& summary) {
-  std::string csv = "name,m,n,k,batch,problem,ours,theirs,ours_us,theirs_us,ratio,skipped\n";
+  std::string csv =
+      "name,m,n,k,batch,problem,ours,theirs,ours_us,theirs_us,ratio,ratio_steady,skipped\n";
   for (const BenchedLine& line : summary.lines) {
     csv += fmt::format(
-        "{},{},{},{},{},{},{},{}\n", csv_field(line.name), csv_problem(line.problem),
+        "{},{},{},{},{},{},{},{},{}\n", csv_field(line.name), csv_problem(line.problem),
         line.match ? csv_field(text(line.match->ours)) : "",
         line.match ? csv_field(text(line.match->theirs)) : "",
         line.match && line.match->ours_us > 0 ? fmt::format("{}", line.match->ours_us) : "",
         line.match && line.match->ours_us > 0 ? fmt::format("{}", line.match->theirs_us) : "",
-        line.match ? fmt::format("{}", line.match->ratio) : "", csv_field(one_line(line.skipped)));
+        line.match ? fmt::format("{}", line.match->ratio) : "",
+        line.match && line.match->steady ? fmt::format("{}", line.match->steady->ratio()) : "",
+        csv_field(one_line(line.skipped)));
   }
   return csv;
 }

@@ -1,15 +1,28 @@
 #include "driver/cublaslt_api.h"
 
+#include "driver/cuda_api.h"
 #include "driver/library.h"
 #include "support/env.h"
 
 namespace lapidary::driver {
 namespace {
 
+/// Whether the driver here is one for CUDA `version` (13000 is 13.0) or later; so is one that
+/// nobody can ask, for the library then says itself what it lacks.
+bool driver_serves(int version) {
+  const Result<const CudaApi*> cuda = cuda_api();
+  int has = 0;
+  return !cuda || (*cuda)->driver_version(&has) != kCuSuccess || has >= version;
+}
+
 Result<LtApi> load() {
   const std::string asked = env("LAPIDARY_CUBLASLT").value_or("");
-  const Result<Library> library = Library::open_vendor(
-      asked, {"libcublasLt.so.13", "libcublasLt.so.12"}, cuda_library_folders());
+  const std::vector<std::filesystem::path> folders = cuda_library_folders();
+  // A library of CUDA 13 loads beside a driver of CUDA 12, and then fails at its first call.
+  const Result<Library> library =
+      driver_serves(13000)
+          ? Library::open_vendor(asked, {"libcublasLt.so.13", "libcublasLt.so.12"}, folders)
+          : Library::open_vendor(asked, {"libcublasLt.so.12"}, folders);
   if (!library) {
     return fail(
         ErrorCode::unsupported,

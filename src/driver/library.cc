@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <string.h>
 
 #include <algorithm>
 
@@ -32,7 +33,10 @@ void add_packages(const fs::path& lib, std::vector<fs::path>& folders) {
     sites.push_back(entry.path() / "site-packages");
     sites.push_back(entry.path() / "dist-packages");
   }
-  std::ranges::sort(sites, std::greater<>());  // the newest Python first
+  // The newest Python first: python3.13 before python3.9.
+  std::ranges::sort(sites, [](const fs::path& x, const fs::path& y) {
+    return ::strverscmp(x.c_str(), y.c_str()) > 0;
+  });
   for (const fs::path& site : sites) {
     // Since CUDA 13 one folder for all; before, one for each library.
     for (const char* below : {"nvidia/cu13/lib", "nvidia/cublas/lib"}) {

@@ -18,9 +18,6 @@ inline constexpr unsigned kNvmlClockSm = 1;  // nvmlClockType_t
   LAPIDARY_NVML(driver_version, nvmlSystemGetDriverVersion, char* text, unsigned bytes)          \
   LAPIDARY_NVML(device_by_uuid, nvmlDeviceGetHandleByUUID, const char* uuid, NvmlDevice* device) \
   LAPIDARY_NVML(clock, nvmlDeviceGetClockInfo, NvmlDevice device, unsigned type, unsigned* mhz)  \
-  LAPIDARY_NVML(max_clock, nvmlDeviceGetMaxClockInfo, NvmlDevice device, unsigned type,          \
-                unsigned* mhz)                                                                   \
-  LAPIDARY_NVML(power, nvmlDeviceGetPowerUsage, NvmlDevice device, unsigned* milliwatts)         \
   LAPIDARY_NVML(power_limit, nvmlDeviceGetEnforcedPowerLimit, NvmlDevice device,                 \
                 unsigned* milliwatts)                                                            \
   LAPIDARY_NVML(energy, nvmlDeviceGetTotalEnergyConsumption, NvmlDevice device,                  \

@@ -319,7 +319,9 @@ ExitState Subprocess::kill() {
   if (!ended_ && pid_ > 0) {
     if (own_group_) ::kill(-pid_, SIGKILL);
     ::kill(pid_, SIGKILL);
-    reap(true);
+    // A process inside an uninterruptible call, such as a driver that tears a broken context down,
+    // dies only when the call returns: it is left to its parent's end rather than waited for.
+    if (!wait(Clock::now() + kKillPatience)) ended_ = ExitState{.code = -1, .signal = SIGKILL};
   }
   return ended_.value_or(ExitState{.code = -1, .signal = 0});
 }

@@ -32,6 +32,9 @@ struct ExitState {
 /// "exit code 3", "killed by SIGSEGV".
 std::string text(const ExitState& state);
 
+/// How long `Subprocess::kill` waits for the end of what it killed.
+inline constexpr std::chrono::seconds kKillPatience{2};
+
 struct SpawnOptions {
   std::vector<std::string> argv = {};       ///< argv[0] without a slash is searched in PATH
   std::vector<std::string> extra_env = {};  ///< "NAME=value", over what this process has
@@ -62,7 +65,8 @@ class Subprocess {
 
   /// How it ended; empty when it still runs at the deadline. May be asked again.
   std::optional<ExitState> wait(Deadline deadline = kNoDeadline);
-  /// SIGKILL to it and its group, then reaps it. Nothing happens when it has ended before.
+  /// SIGKILL to it and its group, then reaps it; one that the kernel does not end within
+  /// `kKillPatience` is left alone. Nothing happens when it has ended before.
   ExitState kill();
 
  private:
