@@ -177,23 +177,29 @@ class NullFaults : public NullTune {
         const std::string name = "fault" + std::to_string(i);
         const Tuned broken = tune(name, faults[i], m);
         const null_cuda::StateFile state(path(name) + "/state");
-        const Tuned after = tune(name, faults[i], m);  // it fires once over all processes
+        // How soon slow candidates drop out is a matter of time, so that one tune makes a few calls
+        // fewer than another: a call near the end of the one counted may not come.
+        const bool came = state && state.fired();
+        const Tuned after = came ? tune(name, faults[i], m) : Tuned{};  // a fault comes once
         const std::lock_guard lock(mutex);
         ASSERT_TRUE(state);
-        fired += state.fired();
-        expect_survived(broken, after, state, faults[i], products);
+        fired += came;
+        if (came) {
+          expect_survived(broken, after, state, faults[i], products);
+        } else {
+          EXPECT_EQ(broken.winners, products) << faults[i] << ": " << broken.run.err;
+        }
         std::filesystem::remove_all(path(name));
       }
     };
     std::vector<std::thread> threads;
-    for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i)
+    // A tune mostly waits: for its worker, and for a card to rest.
+    for (unsigned i = 0; i < 4 * std::max(1u, std::thread::hardware_concurrency()); ++i)
       threads.emplace_back(work);
     for (std::thread& thread : threads) thread.join();
     std::printf("%zu faults over the %llu calls of a tune of %d products, %zu fired\n",
                 faults.size(), static_cast<unsigned long long>(calls), products, fired);
-    // How soon slow candidates drop out is a matter of time, so that one tune makes a few calls
-    // fewer than another.
-    EXPECT_GE(fired, faults.size() * 9 / 10);
+    EXPECT_GE(fired, faults.size() * 19 / 20);
   }
 };
 

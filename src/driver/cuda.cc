@@ -21,6 +21,9 @@ using Clock = std::chrono::steady_clock;
 /// does not hold the clock down (an H200 under a large bf16 product falls from 1980 to 1456 MHz
 /// within a tenth of a second); at most so long, for a tune must end.
 constexpr double kRestFactor = 3, kLongestRestUs = 20e3;
+/// After work of unknown length, such as a verification: what an H200 took to give large products
+/// their full clock again was up to 45 ms (2026-12-01; their replays until then up to 15 % slow).
+constexpr double kSettleUs = 150e3;
 
 CuPointer address(const void* memory) { return reinterpret_cast<CuPointer>(memory); }
 
@@ -124,21 +127,21 @@ class CudaDevice : public Device {
     if (bytes == 0) return {};
     LAPIDARY_TRY_STATUS(check(
         cu_.upload(address(to), from, static_cast<std::size_t>(bytes), stream_.get()), "upload"));
-    return synchronize();
+    return wait();
   }
   Status download(void* to, const void* from, std::int64_t bytes) override {
     if (bytes == 0) return {};
     LAPIDARY_TRY_STATUS(
         check(cu_.download(to, address(from), static_cast<std::size_t>(bytes), stream_.get()),
               "download"));
-    return synchronize();
+    return wait();
   }
   Status copy(void* to, const void* from, std::int64_t bytes) override {
     if (bytes == 0) return {};
     LAPIDARY_TRY_STATUS(
         check(cu_.copy(address(to), address(from), static_cast<std::size_t>(bytes), stream_.get()),
               "copy"));
-    return synchronize();
+    return wait();
   }
 
   Status fill(void* first, const Region& region, std::uint32_t element,
@@ -154,7 +157,7 @@ class CudaDevice : public Device {
     auto count = static_cast<std::uint64_t>(bytes);
     void* parameters[] = {&at, &count, &seed};
     LAPIDARY_TRY_STATUS(launch(garbage_, "garbage", blocks_for(bytes), 1, parameters));
-    return synchronize();
+    return wait();
   }
   Result<std::uint64_t> hash(const void* first, const Region& region,
                              std::int64_t offset) override {
@@ -167,7 +170,11 @@ class CudaDevice : public Device {
   }
 
   void* stream() const override { return stream_.get(); }
-  Status synchronize() override { return check(cu_.stream_synchronize(stream_.get()), "run"); }
+  Status synchronize() override {
+    Status done = wait();
+    settle();
+    return done;
+  }
 
   Result<std::unique_ptr<Replay>> record(const std::function<Status(std::int64_t)>& launch,
                                          std::int64_t repeats) override {
@@ -189,8 +196,10 @@ class CudaDevice : public Device {
     LAPIDARY_TRY_STATUS(check(cu_.graph_instantiate(&exec, graph.get(), 0), "cuGraphInstantiate"));
     replay->exec = {exec, cu_.graph_exec_destroy};
     // The first launch of a graph also brings it to the device.
+    const Clock::time_point start = Clock::now();
     LAPIDARY_TRY_STATUS(replay->launch());
-    LAPIDARY_TRY_STATUS(synchronize());
+    LAPIDARY_TRY_STATUS(wait());
+    rest_after(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
     return std::unique_ptr<Replay>(std::move(replay));
   }
 
@@ -202,8 +211,7 @@ class CudaDevice : public Device {
     LAPIDARY_TRY_STATUS(mark(1));
     LAPIDARY_TRY_STATUS(check(cu_.event_synchronize(events_[1].get()), "run"));
     LAPIDARY_TRY(const double us, between(0, 1));
-    busy_us_ = us;
-    rested_ = Clock::now();
+    rest_after(us);
     return us;
   }
 
@@ -254,14 +262,13 @@ class CudaDevice : public Device {
       effort.joules = (*joules_after - *joules_before) / launches;
       effort.watts = (*joules_after - *joules_before) / (us * 1e-6);
     }
-    busy_us_ = kLongestRestUs;
-    rested_ = Clock::now();
+    settle();
     return effort;
   }
 
   Status probe() override {
     LAPIDARY_TRY_STATUS(launch(empty_, "probe", 1, 1, nullptr));
-    return synchronize();
+    return wait();
   }
 
   Status launch_graph(CuGraphExec exec) const {
@@ -318,7 +325,7 @@ class CudaDevice : public Device {
     const std::int64_t rows = std::min<std::int64_t>(region.rows * region.entries, 65535);
     LAPIDARY_TRY_STATUS(
         launch(function, what, blocks_for(region.row_bytes), rows, parameters.data()));
-    return synchronize();
+    return wait();
   }
 
   Status mark(std::int64_t event) {
@@ -333,10 +340,17 @@ class CudaDevice : public Device {
     return static_cast<double>(milliseconds) * 1e3;
   }
 
-  void rest() const {
-    const auto pause =
-        std::chrono::duration<double, std::micro>(std::min(kRestFactor * busy_us_, kLongestRestUs));
-    std::this_thread::sleep_until(rested_ + std::chrono::duration_cast<Clock::duration>(pause));
+  Status wait() const { return check(cu_.stream_synchronize(stream_.get()), "run"); }
+
+  /// Lets the card rest as the work before asks for.
+  void rest() const { std::this_thread::sleep_until(rested_); }
+  void rest_after(double busy_us) { rest_for(std::min(kRestFactor * busy_us, kLongestRestUs)); }
+  /// The same after work of unknown length.
+  void settle() { rest_for(kSettleUs); }
+  /// What earlier work asked for still counts.
+  void rest_for(double us) {
+    const std::chrono::duration<double, std::micro> pause(us);
+    rested_ = std::max(rested_, Clock::now() + std::chrono::duration_cast<Clock::duration>(pause));
   }
 
   double clock_mhz() const {
@@ -361,8 +375,7 @@ class CudaDevice : public Device {
   CuPointer sum_ = 0;
   const NvmlApi* nvml_ = nullptr;
   NvmlDevice power_ = nullptr;
-  double busy_us_ = 0;  // of the last timed replay, which ended at rested_
-  Clock::time_point rested_ = Clock::now();
+  Clock::time_point rested_ = Clock::now();  // when the card will have rested
 };
 
 Status CudaReplay::launch() const { return device_.launch_graph(exec.get()); }
