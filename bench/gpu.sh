@@ -5,6 +5,7 @@
 #   tests            the GPU tests of the bundle: device, faults, library, conformance
 #   tune[=SECONDS]   tunes the suites, a JSON each; at most so many seconds in all, default 500
 #   burst[=RUN]      stored winners against cuBLASLt's first pick, all suites, new process; RUN 1, 2 or 3
+#   large[=RUN]      the same of the products with m >= 2048, whose time depends on the card's clock
 #   steady           the same under the power limit, twelve named shapes
 #   report           the tables of OUT as markdown (needs python3)
 set -uo pipefail
@@ -35,18 +36,23 @@ step_tune() {
     echo "tune $suite: exit $?: $(grep -E '^[0-9]+ of ' "$out/tune-$suite.txt"); $(wc -l <"$out/tune-$suite.err") lines on stderr"
   done
 }
-step_burst() {
-  local run=${1:-1}
+# The stored winners of all suites against the first pick; NAME-SUITE.json. More words limit what of a suite is measured.
+against_first_pick() {
+  local name=$1 suite code
+  shift
   for suite in "${suites[@]}"; do
-    [ -s "$out/burst-$run-$suite.json" ] && continue
-    "$lapidary" bench "$suite" "${common[@]}" --against default --all --json="$out/part.json" >"$out/burst-$run-$suite.txt" 2>"$out/burst-$run-$suite.err"
-    local code=$?
-    echo "burst $run $suite: exit $code: $(tail -1 "$out/burst-$run-$suite.txt")"
-    # 3: nothing of the suite has a winner. Anything else is no result, and runs again.
+    [ -s "$out/$name-$suite.json" ] && continue
+    "$lapidary" bench "$suite" "${common[@]}" --against default --all "$@" --json="$out/part.json" >"$out/$name-$suite.txt" 2>"$out/$name-$suite.err"
+    code=$?
+    echo "$name $suite: exit $code: $(tail -1 "$out/$name-$suite.txt")"
+    # 2: the suite has no such m. 3: nothing of it has a winner. Anything else is no result, and runs again.
+    [ $code -eq 2 ] && [ $# -gt 0 ] && continue
     [ $code -eq 0 ] || [ $code -eq 3 ] || return $code
-    mv -f "$out/part.json" "$out/burst-$run-$suite.json"
+    mv -f "$out/part.json" "$out/$name-$suite.json"
   done
 }
+step_burst() { against_first_pick "burst-${1:-1}"; }
+step_large() { against_first_pick "large-${1:-1}" --only-m 2048,4095,4096,6144,8192,16384; }
 # suite, line, m
 shapes=("llama3-8b llama3-8b.qkv 64" "llama3-8b llama3-8b.qkv 2048" "llama3-8b llama3-8b.qkv 8192"
         "llama3-8b llama3-8b.down 2048" "llama3-8b-fp8 llama3-8b-fp8.qkv 2048" "deepseek-v3 deepseek-v3.dense_up 4096"
@@ -70,9 +76,9 @@ for step in "$@"; do
   name=${step%%=*} value=
   [ "$name" = "$step" ] || value=${step#*=}
   case $name in
-    tests | tune | burst | steady) "step_$name" $value || code=1 ;;
+    tests | tune | burst | large | steady) "step_$name" $value || code=1 ;;
     report) python3 "$here/gpu_report.py" "$out" || code=1 ;;
-    *) echo "gpu.sh: '$step' is no step; use tests, tune, burst, steady or report" >&2; exit 2 ;;
+    *) echo "gpu.sh: '$step' is no step; use tests, tune, burst, large, steady or report" >&2; exit 2 ;;
   esac
 done
 exit $code

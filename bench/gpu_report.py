@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The tables of a folder that bench/gpu.sh filled, as markdown on stdout. Usage: gpu_report.py OUT"""
 import glob
+import itertools
 import json
 import math
 import os
@@ -48,26 +49,27 @@ def tunes(out):
         print(f"- {count} problems refused: {reason}")
 
 
-def bursts(out):
+def bursts(out, name, title):
     rows = {run: {} for run in ("1", "2", "3")}
     for run, found in rows.items():
-        for path in sorted(glob.glob(f"{out}/burst-{run}-*.json")):
+        for path in sorted(glob.glob(f"{out}/{name}-{run}-*.json")):
             for row in load(path)["rows"]:
                 if row["ratio"] is not None:
                     found[key(row)] = row
     for run, found in rows.items():
         if found:
             ratios = [row["ratio"] for row in found.values()]
-            print(f"\nRun {run}: {len(ratios)} problems, winner against first pick: geometric mean {geomean(ratios):.4f}, lowest {min(ratios):.3f}, highest {max(ratios):.3f}.")
-    spread = []
-    for name in rows["1"].keys() & rows["2"].keys():
-        one, two = rows["1"][name], rows["2"][name]
-        for side in ("ours",) if one["same"] else ("ours", "theirs"):
-            if one[side] == two[side] and one[side + "_us"] and two[side + "_us"]:
-                spread.append((abs(one[side + "_us"] / two[side + "_us"] - 1), name[0], one["problem"], one[side + "_us"], two[side + "_us"]))
+            print(f"\n{title}, run {run}: {len(ratios)} problems, winner against first pick: geometric mean {geomean(ratios):.4f}, lowest {min(ratios):.3f}, highest {max(ratios):.3f}.")
+    spread, runs = [], [run for run in rows if rows[run]]
+    for first, second in itertools.combinations(runs, 2):
+        for name in rows[first].keys() & rows[second].keys():
+            one, two = rows[first][name], rows[second][name]
+            for side in ("ours",) if one["same"] else ("ours", "theirs"):
+                if one[side] == two[side] and one[side + "_us"] and two[side + "_us"]:
+                    spread.append((abs(one[side + "_us"] / two[side + "_us"] - 1), name[0], one["problem"], one[side + "_us"], two[side + "_us"]))
     if spread:
         spread.sort(key=lambda item: item[0], reverse=True)
-        print(f"\nTwo runs of the same measurement, {len(spread)} candidates: they differ by {100 * statistics.median(s[0] for s in spread):.2f} % (median), "
+        print(f"\nPairs of {len(runs)} runs of the same measurement, {len(spread)} candidates: they differ by {100 * statistics.median(s[0] for s in spread):.2f} % (median), "
               f"{100 * spread[0][0]:.2f} % at most; {sum(s[0] > 0.05 for s in spread)} by more than 5 %.")
         for difference, name, problem, one, two in spread[:8]:
             print(f"- {name} {shape(problem)}: {one:.2f} and {two:.2f} us, {100 * difference:.1f} %")
@@ -97,7 +99,8 @@ def main():
         device = load(tuned[0])["device"]
         print(f"{device['name']}, driver {device.get('driver')}, up to {device.get('max_clock_mhz'):.0f} MHz, {device.get('power_limit_w'):.0f} W\n")
     tunes(out)
-    bursts(out)
+    bursts(out, "burst", "All")
+    bursts(out, "large", "m >= 2048")
     steady(out)
 
 
