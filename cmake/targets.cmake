@@ -34,3 +34,11 @@ if(LAPIDARY_TESTS)
     set_tests_properties(backends_test PROPERTIES ENVIRONMENT ASAN_OPTIONS=detect_leaks=0)
   endif()
 endif()
+
+# Benchmarks with Google Benchmark, where it is there; built when asked for.
+find_package(benchmark QUIET)
+if(benchmark_FOUND)
+  add_executable(assembler_bench EXCLUDE_FROM_ALL bench/assembler_bench.cc)
+  target_link_libraries(assembler_bench PRIVATE lapidary_assembler benchmark::benchmark)
+  target_compile_definitions(assembler_bench PRIVATE LAPIDARY_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+endif()

@@ -2,6 +2,7 @@
 
 #include "driver/cuda_api.h"
 #include "driver/library.h"
+#include "support/cuda_folders.h"
 #include "support/env.h"
 
 namespace lapidary::driver {

@@ -36,9 +36,4 @@ class Library {
   std::string path_;
 };
 
-/// Where NVIDIA's PyPI packages and CUDA toolkits of this machine keep libraries, in the order in
-/// which they are looked through: site-packages of $VIRTUAL_ENV, of the python3 in PATH, of the
-/// user and of the system, then $CUDA_HOME and /usr/local/cuda. Folders that exist.
-std::vector<std::filesystem::path> cuda_library_folders();
-
 }  // namespace lapidary::driver

@@ -4,6 +4,7 @@
 
 #include "store/database.h"
 #include "support/env.h"
+#include "support/files.h"
 #include "support/hash.h"
 #include "support/log.h"
 
@@ -189,12 +190,8 @@ Result<std::unique_ptr<Store>> open_sqlite(const std::filesystem::path& path,
 
 std::filesystem::path default_path() {
   if (const auto path = env("LAPIDARY_STORE")) return *path;
-  // The base directory specification: a relative path there is to be ignored.
-  const std::filesystem::path cache = system_env("XDG_CACHE_HOME").value_or("");
-  if (cache.is_absolute()) return cache / "lapidary" / "store.db";
-  if (const auto home = system_env("HOME"))
-    return std::filesystem::path(*home) / ".cache" / "lapidary" / "store.db";
-  return {};
+  const std::filesystem::path folder = cache_folder();
+  return folder.empty() ? folder : folder / "store.db";
 }
 
 }  // namespace lapidary::store

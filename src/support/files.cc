@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -71,13 +72,25 @@ std::filesystem::path replaceable(const std::filesystem::path& path) {
   return failed ? std::filesystem::path() : target;
 }
 
+/// A fresh file beside `target`, open for writing; -1 with errno when there can be none. Not by
+/// mkostemp, whose files are private: what the user's umask leaves of 0666 only open() can tell
+/// without changing the umask for all threads.
+int open_beside(const std::filesystem::path& target, std::string& name) {
+  static std::atomic<unsigned> count = 0;
+  for (;;) {
+    name = fmt::format("{}.{}-{}", target.string(), ::getpid(), count++);
+    const int fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd >= 0 || errno != EEXIST) return fd;
+  }
+}
+
 }  // namespace
 
-Status write_file(const std::filesystem::path& path, std::string_view contents) {
+Status write_file(const std::filesystem::path& path, std::string_view contents, bool sync) {
   const std::filesystem::path target = replaceable(path);
   if (target.empty()) return write_in_place(path, contents);
-  std::string temporary = target.string() + ".XXXXXX";
-  const int fd = ::mkostemp(temporary.data(), O_CLOEXEC);
+  std::string temporary;
+  const int fd = open_beside(target, temporary);
   if (fd < 0)
     return fail(ErrorCode::io, "{}: cannot write beside it: {}", path.string(),
                 std::strerror(errno));
@@ -90,17 +103,21 @@ Status write_file(const std::filesystem::path& path, std::string_view contents) 
     return give_up(fmt::format("cannot {}: {}", what, std::strerror(errno)));
   };
   if (const Status wrote = write_all(fd, contents); !wrote) return give_up(wrote.error().message);
-  // mkostemp makes the file private; a written file has the permissions of the one it replaces,
-  // else those that the user's umask gives.
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
+  // A written file has the permissions of the one it replaces.
   struct stat old{};
-  const mode_t mode =
-      ::stat(target.c_str(), &old) == 0 ? old.st_mode & mode_t{0777} : mode_t{0666} & ~mask;
-  if (::fchmod(fd, mode) != 0) return cannot("set its permissions");
-  if (::fsync(fd) != 0) return cannot("sync");
+  if (::stat(target.c_str(), &old) == 0 && ::fchmod(fd, old.st_mode & mode_t{0777}) != 0)
+    return cannot("set its permissions");
+  if (sync && ::fsync(fd) != 0) return cannot("sync");
   if (::rename(temporary.c_str(), target.c_str()) != 0) return cannot("rename onto it");
   ::close(fd);
+  return {};
+}
+
+std::filesystem::path cache_folder() {
+  // The base directory specification: a relative path there is to be ignored.
+  const std::filesystem::path cache = system_env("XDG_CACHE_HOME").value_or("");
+  if (cache.is_absolute()) return cache / "lapidary";
+  if (const auto home = system_env("HOME")) return std::filesystem::path(*home) / ".cache/lapidary";
   return {};
 }
 

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <string>
+#include <thread>
+#include <vector>
 
 namespace lapidary {
 namespace {
@@ -59,6 +61,58 @@ TEST_F(WriteFile, KeepsThePermissionsOfWhatItReplaces) {
   struct stat entry{};
   ASSERT_EQ(::stat(path("x").c_str(), &entry), 0);
   EXPECT_EQ(entry.st_mode & 0777, 0640u);
+}
+
+TEST_F(WriteFile, ThreadsGetWhatTheUmaskLeavesAndKeepTheUmask) {
+  const mode_t before = ::umask(027);
+  {
+    std::vector<std::jthread> writers;
+    for (int thread = 0; thread < 8; ++thread) {
+      writers.emplace_back([this, thread] {
+        for (int i = 0; i < 50; ++i)
+          EXPECT_TRUE(write_file(path(fmt::format("{}-{}", thread, i).c_str()), "x", false));
+      });
+    }
+  }
+  EXPECT_EQ(::umask(before), 027u);
+  EXPECT_EQ(entries(), 400u);
+  for (const auto& entry : fs::directory_iterator(folder_->path())) {
+    struct stat file{};
+    ASSERT_EQ(::stat(entry.path().c_str(), &file), 0);
+    EXPECT_EQ(file.st_mode & 0777, 0640u) << entry.path();
+  }
+}
+
+TEST_F(WriteFile, ThreadsThatWriteOneFileLeaveOneOfTheirs) {
+  {
+    std::vector<std::jthread> writers;
+    for (int thread = 0; thread < 8; ++thread) {
+      writers.emplace_back([this, thread] {
+        for (int i = 0; i < 50; ++i)
+          EXPECT_TRUE(
+              write_file(path("one"), std::string(5000, static_cast<char>('a' + thread)), false));
+      });
+    }
+  }
+  const std::string got = *read_file(path("one"));
+  EXPECT_EQ(got, std::string(5000, got.front()));
+  EXPECT_EQ(entries(), 1u);
+}
+
+TEST_F(WriteFile, WhatAnotherLeftUnfinishedStays) {
+  // Files of a process of the same number, on another host or before: whatever name comes next.
+  constexpr int kLeft = 5000;
+  const auto left = [&](int i) { return fmt::format("x.{}-{}", ::getpid(), i); };
+  for (int i = 0; i < kLeft; ++i) {
+    const int fd = ::open(path(left(i).c_str()).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    ASSERT_GE(fd, 0);
+    ASSERT_EQ(::write(fd, "theirs", 6), 6);
+    ::close(fd);
+  }
+  EXPECT_TRUE(write_file(path("x"), "ours"));
+  EXPECT_EQ(*read_file(path("x")), "ours");
+  EXPECT_EQ(entries(), kLeft + 1u);
+  for (int i = 0; i < kLeft; ++i) EXPECT_EQ(fs::file_size(path(left(i).c_str())), 6u) << left(i);
 }
 
 TEST_F(WriteFile, AFolderIsAnErrorAndStays) {

@@ -34,6 +34,10 @@ int default_threads() {
     if (error == std::errc() && end == text->data() + text->size() && threads >= 1)
       return std::min(threads, 1024);
   }
+  return usable_cpus();
+}
+
+int usable_cpus() {
   cpu_set_t mask;
   if (sched_getaffinity(0, sizeof mask, &mask) == 0) return std::max(1, CPU_COUNT(&mask));
   return std::max(1u, std::thread::hardware_concurrency());

@@ -6,7 +6,10 @@
 
 namespace lapidary {
 
-/// $LAPIDARY_THREADS, else the number of CPUs that this process may use; at least 1.
+/// The number of CPUs that this process may use; at least 1.
+int usable_cpus();
+
+/// $LAPIDARY_THREADS, else usable_cpus().
 int default_threads();
 
 /// A few threads that wait, spinning briefly and then asleep, for ranges to work on. One range runs

@@ -328,18 +328,27 @@ ExitState Subprocess::kill() {
 
 Result<RunOutput> run_process(const std::vector<std::string>& argv, std::string_view stdin_text,
                               std::chrono::milliseconds timeout) {
+  return run_process(SpawnOptions{.argv = argv}, stdin_text, timeout, {});
+}
+
+Result<RunOutput> run_process(SpawnOptions options, std::string_view stdin_text,
+                              std::chrono::milliseconds timeout, const std::stop_token& stop) {
   const Deadline deadline = Clock::now() + timeout;
-  SpawnOptions options{.argv = argv};
   options.pipe_stdin = options.pipe_stdout = options.capture_stderr = true;
   LAPIDARY_TRY(Subprocess child, Subprocess::spawn(options));
   RunOutput result;
   if (stdin_text.empty()) child.close_stdin();
 
+  const std::string& program = options.argv[0];
   bool out_open = true, err_open = true;
   while (out_open || err_open) {
+    if (stop.stop_requested()) {
+      child.kill();
+      return fail(ErrorCode::cancelled, "{}: killed, as its work is no longer wanted", program);
+    }
     if (Clock::now() >= deadline) {
       child.kill();
-      return fail(ErrorCode::timeout, "{}: still running after {} ms; killed", argv[0],
+      return fail(ErrorCode::timeout, "{}: still running after {} ms; killed", program,
                   timeout.count());
     }
     pollfd fds[3] = {{.fd = out_open ? child.stdout_fd() : -1, .events = POLLIN, .revents = 0},
@@ -350,7 +359,7 @@ Result<RunOutput> run_process(const std::vector<std::string>& argv, std::string_
     const int limit = std::min(poll_timeout(deadline), 20);
     const int count = ::poll(fds, 3, limit);
     if (count < 0 && errno != EINTR) {
-      return fail(ErrorCode::io, "{}: cannot poll its pipes: {}", argv[0], std::strerror(errno));
+      return fail(ErrorCode::io, "{}: cannot poll its pipes: {}", program, std::strerror(errno));
     }
     if (count == 0) child.wait(Clock::now());
     if (count <= 0) continue;
@@ -373,7 +382,7 @@ Result<RunOutput> run_process(const std::vector<std::string>& argv, std::string_
   const auto state = child.wait(deadline);
   if (!state) {
     child.kill();
-    return fail(ErrorCode::timeout, "{}: still running after {} ms; killed", argv[0],
+    return fail(ErrorCode::timeout, "{}: still running after {} ms; killed", program,
                 timeout.count());
   }
   result.state = *state;

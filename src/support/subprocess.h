@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -88,6 +89,11 @@ struct RunOutput {
 /// either.
 Result<RunOutput> run_process(const std::vector<std::string>& argv, std::string_view stdin_text,
                               std::chrono::milliseconds timeout);
+
+/// The same for a child with options of its own (its three pipes are made in any case), which is
+/// killed soon after `stop` is asked for: `cancelled` then.
+Result<RunOutput> run_process(SpawnOptions options, std::string_view stdin_text,
+                              std::chrono::milliseconds timeout, const std::stop_token& stop);
 
 /// Writes all bytes to a pipe, socket or file. `io` when the reader is gone (no SIGPIPE is raised),
 /// `timeout` when a descriptor that does not block takes no more until the deadline.

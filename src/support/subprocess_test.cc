@@ -239,5 +239,33 @@ TEST(Subprocess, ExtraEnvironmentReplaces) {
   EXPECT_EQ(spawn(options).wait()->code, 1);
 }
 
+TEST(RunProcess, EndsWithItsChildrenWhenNoLongerWanted) {
+  std::stop_source source;
+  std::jthread stopper([&] {
+    std::this_thread::sleep_for(20ms);
+    source.request_stop();
+  });
+  const auto ran =
+      run_process(SpawnOptions{.argv = sh("sleep 600 & sleep 600")}, "", 60s, source.get_token());
+  ASSERT_FALSE(ran);
+  EXPECT_EQ(ran.error().code, ErrorCode::cancelled);
+}
+
+TEST(RunProcess, PassesDescriptorsOn) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  SpawnOptions options{.argv = sh("cat; echo err >&2; echo three >&3")};
+  options.inherit = {{3, ends[1]}};
+  const auto ran = run_process(options, "in", 60s, {});
+  ::close(ends[1]);
+  ASSERT_TRUE(ran) << ran.error();
+  EXPECT_EQ(ran->out, "in");
+  EXPECT_EQ(ran->err, "err\n");
+  char text[16] = {};
+  EXPECT_EQ(::read(ends[0], text, sizeof text), 6);
+  EXPECT_STREQ(text, "three\n");
+  ::close(ends[0]);
+}
+
 }  // namespace
 }  // namespace lapidary
