@@ -101,7 +101,7 @@ TEST_F(Cli, BadInputIsOneLineWithTheValueAndCodeTwo) {
       "twice.json",
       R"({"name":"x","about":"","gemms":[{"name":"a","m":1,"n":1,"k":1},{"name":"a","m":2,"n":1,"k":1}]})");
   const BadCase cases[] = {
-      {"no verb", {}, "needs a verb: tune, bench, cache or doctor"},
+      {"no verb", {}, "needs a verb: tune, bench, layout, cache or doctor"},
       {"no verb of cache", {"cache"}, "verb: ls, show, export, import, merge, verify or gc"},
       {"flag before the verb", {"--store", "x", "tune"}, "'--store' comes before the verb"},
       {"unknown verb", {"tnue"}, "'tnue' is no verb of 'lapidary'; did you mean 'tune'?"},
@@ -318,6 +318,17 @@ TEST_F(Cli, DoctorSaysWhatIsMissingAndHowToGetIt) {
   EXPECT_THAT(output.out, HasSubstr("install libopenblas0-pthread"));
   EXPECT_THAT(output.out, HasSubstr("/no/such/libopenblas.so"));
   EXPECT_THAT(output.out, Not(HasSubstr("\033")));
+}
+
+TEST_F(Cli, DoctorLooksForTheAssembler) {
+  const std::string ptxas =
+      script("ptxas", "echo 'Cuda compilation tools, release 13.0, V13.0.88'");
+  const RunOutput output =
+      run({"doctor", "--device", "cpu", "--ptxas", ptxas, "--nvdisasm", "/no/such/nvdisasm"});
+  EXPECT_EQ(output.state.code, 0) << output.err;
+  EXPECT_THAT(output.out, HasSubstr("ptxas             ok       13.0.88 at " + ptxas + "\n"));
+  EXPECT_THAT(output.out, HasSubstr("disassembler      missing  /no/such/nvdisasm: no program; "
+                                    "LAPIDARY_NVDISASM (--nvdisasm) names it\n"));
 }
 
 TEST_F(Cli, InterruptKeepsWhatIsDoneAndTheNextRunGoesOn) {

@@ -34,7 +34,7 @@ int exit_code(const Error& error);
 struct Common {
   std::string device, store, worker;
   /// Empty: as the environment says.
-  std::string threads, onednn, openblas, libcuda, cublaslt, nvml;
+  std::string threads, onednn, openblas, libcuda, cublaslt, nvml, ptxas, nvdisasm, cubins;
   std::optional<std::string> json,
       csv;  ///< "-": stdout in place of the table; else a file beside it
   bool quiet = false;
@@ -69,10 +69,20 @@ struct CacheArguments {
   bool quarantine = false;  ///< gc: quarantined candidates in place of results
 };
 
+struct LayoutArguments {
+  std::string expression;
+  std::optional<std::string> json,
+      svg;                           ///< "-": stdout in place of the table; else a file beside it
+  bool quiet = false;                ///< the result alone
+  bool banks = false;                ///< banks in place of offsets
+  std::string type, access, vector;  ///< as given; empty: f16, none, 1
+};
+
 int run_tune(const TuneArguments& arguments);
 int run_bench(const BenchArguments& arguments);
 int run_doctor(const Common& common);
 int run_cache(const CacheArguments& arguments);
+int run_layout(const LayoutArguments& arguments);
 
 /// Parses argv and runs the verb. The whole program.
 int run(int argc, const char* const* argv);

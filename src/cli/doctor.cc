@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "assembler/tools.h"
 #include "cli/cli.h"
 #include "cli/report.h"
 #include "cli/session.h"
@@ -43,6 +44,14 @@ std::string facts(const DeviceInfo& d) {
     line += ", " + d.uuid;
   }
   return line;
+}
+
+void check_tool(const char* what, const Result<assembler::Tool>& tool, Findings& found) {
+  if (tool) {
+    found.add(what, "ok", fmt::format("{} at {}", tool->version, tool->path.string()));
+  } else {
+    found.add(what, "missing", tool.error().message);
+  }
 }
 
 /// A worker on the device: does it start, is the device usable, and which backends serve it?
@@ -90,6 +99,8 @@ int run_doctor(const Common& common) {
   } else {
     found.add("cuda driver", "missing", cuda.error().message);
   }
+  check_tool("ptxas", assembler::find_ptxas(), found);
+  check_tool("disassembler", assembler::find_disassembler(), found);
 
   const Result<std::filesystem::path> worker = worker::find_worker(common.worker);
   if (!worker) {

@@ -9,6 +9,7 @@
 
 #include "cli/cli.h"
 #include "cli/flags.h"
+#include "cli/layout_expression.h"
 #include "support/env.h"
 #include "support/log.h"
 #include "support/text.h"
@@ -104,6 +105,10 @@ void add_common(CLI::App& app, Common& common) {
       ->type_name("FILE");
   app.add_option("--cublaslt", common.cublaslt, "path of libcublasLt.so")->type_name("FILE");
   app.add_option("--nvml", common.nvml, "path of libnvidia-ml.so.1")->type_name("FILE");
+  app.add_option("--ptxas", common.ptxas, "path of ptxas; OFF: none")->type_name("FILE");
+  app.add_option("--nvdisasm", common.nvdisasm, "path of nvdisasm; OFF: none")->type_name("FILE");
+  app.add_option("--cubins", common.cubins, "folder of assembled kernels; OFF: keep none")
+      ->type_name("FOLDER");
 }
 
 /// Hands the flags that the worker reads to it, by way of the environment.
@@ -115,12 +120,15 @@ Status set_environment(const Common& common) {
                  number(common.threads.empty() ? "LAPIDARY_THREADS" : "--threads", threads, 1,
                         kMostThreads));
   }
-  for (const auto& [name, value] : {std::pair("LAPIDARY_THREADS", &common.threads),
-                                    std::pair("LAPIDARY_ONEDNN", &common.onednn),
-                                    std::pair("LAPIDARY_OPENBLAS", &common.openblas),
-                                    std::pair("LAPIDARY_LIBCUDA", &common.libcuda),
-                                    std::pair("LAPIDARY_CUBLASLT", &common.cublaslt),
-                                    std::pair("LAPIDARY_NVML", &common.nvml)}) {
+  for (const auto& [name, value] :
+       {std::pair("LAPIDARY_THREADS", &common.threads),
+        std::pair("LAPIDARY_ONEDNN", &common.onednn),
+        std::pair("LAPIDARY_OPENBLAS", &common.openblas),
+        std::pair("LAPIDARY_LIBCUDA", &common.libcuda),
+        std::pair("LAPIDARY_CUBLASLT", &common.cublaslt), std::pair("LAPIDARY_NVML", &common.nvml),
+        std::pair("LAPIDARY_PTXAS", &common.ptxas),
+        std::pair("LAPIDARY_NVDISASM", &common.nvdisasm),
+        std::pair("LAPIDARY_CUBINS", &common.cubins)}) {
     if (!value->empty()) ::setenv(name, value->c_str(), 1);
   }
   return {};
@@ -364,6 +372,28 @@ Result<std::vector<Flag>> operand_flags(std::vector<std::string>& arguments) {
   return flags;
 }
 
+void add_layout(CLI::App& app, LayoutArguments& arguments, OptionalFile& json, OptionalFile& svg) {
+  app.add_option("expression", arguments.expression,
+                 "such as '(4,8):(8,1)', 'composition(A, B)', 'mma_c(m16n8k16)'")
+      ->type_name("EXPR")
+      ->required();
+  app.add_flag("-q,--quiet", arguments.quiet, "the result alone, without its table");
+  app.add_flag("--banks", arguments.banks, "banks of shared memory in place of offsets");
+  app.add_option("--access", arguments.access,
+                 "count bank conflicts of a warp: row, column, ldmatrix, or a thread-value map")
+      ->type_name("ACCESS");
+  app.add_option("--vector", arguments.vector,
+                 "elements that a thread of row or column moves; default 1")
+      ->type_name("N");
+  app.add_option("--type", arguments.type, "element type, for banks; default f16")
+      ->type_name("TYPE");
+  json.option = app.add_flag("--json{-}", json.file, "as JSON, to stdout or --json=FILE");
+  svg.option = app.add_flag("--svg{-}", svg.file, "as a picture, to stdout or --svg=FILE");
+  app.footer(
+      "L is a layout (shape:stride), S a swizzle (S<3,4,3>), crd and i coordinates. Functions:\n" +
+      layout_functions_help());
+}
+
 std::string environment_help() {
   std::string help = "Environment, with the flag that goes first:\n";
   for (const EnvVariable& variable : env_variables())
@@ -484,7 +514,8 @@ int run(int argc, const char* const* argv) {
   BenchArguments bench;
   CacheArguments cache;
   Common doctor;
-  OptionalFile cache_json, doctor_json;
+  LayoutArguments layout;
+  OptionalFile cache_json, doctor_json, layout_json, layout_svg;
 
   CLI::App* tune_verb =
       app.add_subcommand("tune", "find, prove and store the fastest candidate of each problem");
@@ -502,6 +533,10 @@ int run(int argc, const char* const* argv) {
           "also in blocks of this long without a rest, under a GPU's power limit; at least "
           "1s")
       ->type_name("TIME");
+
+  CLI::App* layout_verb = app.add_subcommand(
+      "layout", "compute with layouts, and look at them: tables, pictures, banks");
+  add_layout(*layout_verb, layout, layout_json, layout_svg);
 
   CLI::App* cache_verb =
       app.add_subcommand("cache", "look at the store of tuned winners, and move it");
@@ -606,6 +641,16 @@ int run(int argc, const char* const* argv) {
     std::fprintf(stderr, "lapidary: --%s is no flag of this verb (see %s --help)\n",
                  extra->front().first.c_str(), active_verb(app).second.c_str());
     return kUsage;
+  }
+  if (*layout_verb) {
+    layout.json = layout_json.value();
+    layout.svg = layout_svg.value();
+    if (layout.json == "-" && layout.svg == "-") {
+      return refused(
+          fail(ErrorCode::invalid_argument,
+               "--json and --svg both want stdout; give one of them a file, as in --svg=FILE"));
+    }
+    return run_layout(layout);
   }
   if (*doctor_verb) {
     if (const Status set = set_environment(doctor); !set) return refused(set.error());
