@@ -863,6 +863,15 @@ CuResult cuModuleGetFunction(CuFunction* function, CuModule module, const char* 
   return 0;
 }
 
+CuResult cuFuncSetAttribute(CuFunction function, int attribute, int value) {
+  ENTER_READY(cuFuncSetAttribute);
+  constexpr int kMostShared = 227 << 10;
+  const Lock lock = locked();
+  Driver& driver = the_driver();
+  if (!driver.functions.contains(reinterpret_cast<std::uintptr_t>(function))) return kInvalidHandle;
+  return attribute == 8 && value >= 0 && value <= kMostShared ? 0 : kInvalidValue;
+}
+
 CuResult cuLaunchKernel(CuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                         unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                         CuStream stream, void** parameters, void** extra) {

@@ -114,6 +114,10 @@ class CpuDevice : public Device {
     return sum;
   }
 
+  Result<std::unique_ptr<LoadedKernel>> load(std::string_view, const std::string& entry,
+                                             std::int64_t) override {
+    return fail(ErrorCode::unsupported, "cpu: {} is a kernel for a GPU; simulate it here", entry);
+  }
   void* stream() const override { return nullptr; }
   Status synchronize() override { return {}; }
   Result<std::unique_ptr<Replay>> record(const std::function<Status(std::int64_t)>& launch,

@@ -43,6 +43,19 @@ Region collapsed(Region r) {
 
 class CudaDevice;
 
+/// A kernel and the module that holds it.
+class CudaKernel : public LoadedKernel {
+ public:
+  explicit CudaKernel(const CudaDevice& device) : device_(device) {}
+  Status launch(const LaunchShape& shape, std::span<const void* const> arguments) override;
+
+  Owned<CuModule> module;
+  CuFunction function = nullptr;
+
+ private:
+  const CudaDevice& device_;
+};
+
 /// A graph of many launches between two events.
 class CudaReplay : public Replay {
  public:
@@ -167,6 +180,33 @@ class CudaDevice : public Device {
     LAPIDARY_TRY_STATUS(launch_over(hash_, "hash", first, collapsed(region), {&start, &sum_}));
     LAPIDARY_TRY_STATUS(download(&sum, reinterpret_cast<void*>(sum_), sizeof sum));
     return sum;
+  }
+
+  Result<std::unique_ptr<LoadedKernel>> load(std::string_view cubin, const std::string& entry,
+                                             std::int64_t shared_bytes) override {
+    CuModule module = nullptr;
+    LAPIDARY_TRY_STATUS(
+        check(cu_.module_load(&module, cubin.data()), "cuModuleLoadData of " + entry));
+    auto kernel = std::make_unique<CudaKernel>(*this);
+    kernel->module = {module, cu_.module_unload};
+    LAPIDARY_TRY_STATUS(
+        check(cu_.module_function(&kernel->function, module, entry.c_str()), entry));
+    // More than 48 KB a block must be asked for (CUDA C++ Programming Guide, shared memory of 7.x
+    // and later).
+    if (shared_bytes > 48 << 10) {
+      LAPIDARY_TRY_STATUS(check(cu_.function_attribute(kernel->function, kCuMaxDynamicShared,
+                                                       static_cast<int>(shared_bytes)),
+                                entry + ": shared memory"));
+    }
+    return std::unique_ptr<LoadedKernel>(std::move(kernel));
+  }
+  Status launch_kernel(CuFunction function, const LaunchShape& shape, void** arguments) const {
+    return check(
+        cu_.launch(function, static_cast<unsigned>(shape.grid[0]),
+                   static_cast<unsigned>(shape.grid[1]), static_cast<unsigned>(shape.grid[2]),
+                   static_cast<unsigned>(shape.threads), 1, 1,
+                   static_cast<unsigned>(shape.shared_bytes), stream_.get(), arguments, nullptr),
+        "cuLaunchKernel");
   }
 
   void* stream() const override { return stream_.get(); }
@@ -379,6 +419,13 @@ class CudaDevice : public Device {
 };
 
 Status CudaReplay::launch() const { return device_.launch_graph(exec.get()); }
+
+Status CudaKernel::launch(const LaunchShape& shape, std::span<const void* const> arguments) {
+  // The driver only reads them.
+  std::vector<void*> pointers;
+  for (const void* argument : arguments) pointers.push_back(const_cast<void*>(argument));
+  return device_.launch_kernel(function, shape, pointers.data());
+}
 
 Result<double> CudaReplay::run() {
   LAPIDARY_TRY(const double us, device_.timed(*this));

@@ -26,6 +26,8 @@ struct CuUuid {
 };
 
 // CUresult
+/// CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+inline constexpr int kCuMaxDynamicShared = 8;
 inline constexpr CuResult kCuSuccess = 0, kCuOutOfMemory = 2, kCuNoDevice = 100,
                           kCuStreamCaptureInvalidated = 901;
 // CUdevice_attribute

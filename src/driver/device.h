@@ -1,8 +1,10 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,6 +26,22 @@ class Replay {
   virtual ~Replay() = default;
   /// Runs it all and gives microseconds of one launch.
   virtual Result<double> run() = 0;
+};
+
+/// How a kernel is launched: blocks along three axes, threads of a block, bytes of shared memory
+/// that the launch asks for.
+struct LaunchShape {
+  std::array<int, 3> grid{1, 1, 1};
+  int threads = 1;
+  std::int64_t shared_bytes = 0;
+};
+
+/// A kernel of a cubin that is on the device; it must not outlive it.
+class LoadedKernel {
+ public:
+  virtual ~LoadedKernel() = default;
+  /// Queues one launch on the device's stream; `arguments[i]` points to parameter i.
+  virtual Status launch(const LaunchShape& shape, std::span<const void* const> arguments) = 0;
 };
 
 /// What a device did over a while of work.
@@ -68,6 +86,11 @@ class Device {
   /// `offset`. Regions that do not overlap may be added and taken away.
   virtual Result<std::uint64_t> hash(const void* first, const Region& region,
                                      std::int64_t offset) = 0;
+
+  /// The kernel `entry` of a cubin, allowed so much shared memory. `unsupported` on a CPU.
+  virtual Result<std::unique_ptr<LoadedKernel>> load(std::string_view cubin,
+                                                     const std::string& entry,
+                                                     std::int64_t shared_bytes) = 0;
 
   /// Where kernels are launched: a CUstream; null on a CPU.
   virtual void* stream() const = 0;
