@@ -58,6 +58,7 @@ std::string text(const examples::GemmMmaConfig& c) {
 
 Result<Contender> ours(const examples::GemmMmaConfig& c, const GemmProblem& p,
                        driver::Device& device) {
+  const Arch arch = arch_for(device.info().sm).value_or(Arch::sm_80);
   std::vector<double> build_ms;
   std::string ptx, entry;
   std::int64_t shared_bytes = 0;
@@ -65,7 +66,7 @@ Result<Contender> ours(const examples::GemmMmaConfig& c, const GemmProblem& p,
   for (int i = 0; i < 11; ++i) {
     const Clock::time_point start = Clock::now();
     LAPIDARY_TRY(const Kernel kernel, examples::gemm_mma(c));
-    ptx = ptx::print(kernel.ir());
+    ptx = ptx::print(kernel.ir(), {.target = arch});
     build_ms.push_back(seconds_since(start) * 1e3);
     entry = kernel.ir().name;
     shared_bytes = kernel.ir().shared_bytes();
@@ -73,7 +74,7 @@ Result<Contender> ours(const examples::GemmMmaConfig& c, const GemmProblem& p,
   }
   const Clock::time_point start = Clock::now();
   LAPIDARY_TRY(const assembler::Cubin cubin,
-               assembler::assemble(ptx, {.target = "sm_80", .cache = false}));
+               assembler::assemble(ptx, {.target = std::string(name(arch)), .cache = false}));
   const double assemble_s = seconds_since(start);
   if (const auto why = assembler::refusal(cubin))
     return fail(ErrorCode::unsupported, "{}: {}", text(c), *why);
@@ -98,7 +99,8 @@ Result<Contender> ours(const examples::GemmMmaConfig& c, const GemmProblem& p,
                       median(build_ms), assemble_s, cubin.log.functions.front().registers)};
 }
 
-Status run(const GemmProblem& p) {
+Status run(const GemmProblem& described) {
+  LAPIDARY_TRY(const GemmProblem p, checked(described));
   LAPIDARY_TRY(const std::unique_ptr<driver::Device> device, driver::open_device("cuda:0"));
   std::vector<worker::Arena> copies;
   LAPIDARY_TRY(worker::Arena first, worker::Arena::make(p, *device));
@@ -140,6 +142,10 @@ Status run(const GemmProblem& p) {
       std::fprintf(stderr, "%s\n", mine.error().message.c_str());
     }
   }
+
+  if (theirs == 0 || theirs == contenders.size())
+    return fail(ErrorCode::unsupported, "nothing to compare: {} of cuBLASLt, {} of ours", theirs,
+                contenders.size() - theirs);
 
   // The same bits on integers, whose sums are exact.
   std::uint64_t expected = 0;

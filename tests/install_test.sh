@@ -17,6 +17,8 @@ cmake --build "$work/build" >/dev/null
 grep -q 'tuned now' "$work/out"
 "$work/build/gemm" | grep 'from the store' >/dev/null
 
+"$work/build/first_kernel" | grep 'y\[999\] = 2997' >/dev/null
+
 sed -i "s|^prefix=.*|prefix=$work/moved|" "$work"/moved/lib/*/pkgconfig/lapidary.pc "$work"/moved/lib/pkgconfig/lapidary.pc 2>/dev/null || true
 pc=$(find "$work/moved" -name lapidary.pc -printf '%h')
 flags=$(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs lapidary)
