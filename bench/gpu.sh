@@ -7,6 +7,7 @@
 #   burst[=RUN]      stored winners against cuBLASLt's first pick, all suites, new process; RUN 1, 2 or 3
 #   large[=RUN]      the same of the products with m >= 2048, whose time depends on the card's clock
 #   steady           the same under the power limit, twelve named shapes
+#   kernels          example kernels against cuBLASLt: gemm_mma at 4096^3 (needs a ptxas there)
 #   report           the tables of OUT as markdown (needs python3)
 set -uo pipefail
 bundle=$(cd "$1" && pwd) out=$2
@@ -71,14 +72,19 @@ step_steady() {
     mv -f "$out/part.json" "$out/steady-$i.json"
   done
 }
+step_kernels() {
+  "$bundle/tests/gpu-kernels-bench" 4096 4096 4096 >"$out/part.json" 2>"$out/kernels.err" || { cat "$out/kernels.err"; return 1; }
+  mv -f "$out/part.json" "$out/kernels.json"
+  echo "kernels: $(grep -o '"ratio": [0-9.]*, "tflops": [0-9.]*' "$out/kernels.json")"
+}
 code=0
 for step in "$@"; do
   name=${step%%=*} value=
   [ "$name" = "$step" ] || value=${step#*=}
   case $name in
-    tests | tune | burst | large | steady) "step_$name" $value || code=1 ;;
+    tests | tune | burst | large | steady | kernels) "step_$name" $value || code=1 ;;
     report) python3 "$here/gpu_report.py" "$out" || code=1 ;;
-    *) echo "gpu.sh: '$step' is no step; use tests, tune, burst, large, steady or report" >&2; exit 2 ;;
+    *) echo "gpu.sh: '$step' is no step; use tests, tune, burst, large, steady, kernels or report" >&2; exit 2 ;;
   esac
 done
 exit $code
