@@ -18,7 +18,7 @@ struct MmaAtom {
   int m, n, k;
   int bits;                ///< of an element of A and B
   std::string_view types;  ///< of A and B, with the first sm_XX that has them
-  Layout a, b, c;  ///< wgmma: a from registers, b only in shared memory, where it is 1:0
+  Layout a, b, c;          ///< wgmma: a from registers, b only in shared memory, where it is 1:0
 };
 
 /// The atoms of mma.sync that kernels here use; "PTX ISA 9.0, Matrix Fragments for mma.m16n8kK".
