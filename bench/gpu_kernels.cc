@@ -15,7 +15,8 @@
 #include "assembler/assembler.h"
 #include "backends/backend.h"
 #include "driver/device.h"
-#include "ptx/ptx.h"
+#include "ir/kernel.h"
+#include "lapidary/simulate.h"
 #include "worker/arena.h"
 
 namespace lapidary {
@@ -66,7 +67,7 @@ Result<Contender> ours(const examples::GemmMmaConfig& c, const GemmProblem& p,
   for (int i = 0; i < 11; ++i) {
     const Clock::time_point start = Clock::now();
     LAPIDARY_TRY(const Kernel kernel, examples::gemm_mma(c));
-    ptx = ptx::print(kernel.ir(), {.target = arch});
+    LAPIDARY_TRY(ptx, ptx_text(kernel, arch));
     build_ms.push_back(seconds_since(start) * 1e3);
     entry = kernel.ir().name;
     shared_bytes = kernel.ir().shared_bytes();

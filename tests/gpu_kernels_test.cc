@@ -30,35 +30,30 @@ struct Outcome {
 };
 Result<Outcome> run_both(driver::Device& device, driver::LoadedKernel& loaded, const ir::Kernel& ir,
                          const Launching& run) {
-  sim::Memory memory;
-  sim::Launch launch{.grid = run.grid, .arguments = {}};
-  std::vector<std::uint64_t> addresses, on_device, values;
+  std::vector<std::uint64_t> values;
   std::vector<driver::Memory> owned;
   for (const Buffer& b : run.buffers) {
-    addresses.push_back(memory.add(b.name, b.contents));
     LAPIDARY_TRY(driver::Memory block, driver::Memory::make(device, std::ssize(b.contents)));
     LAPIDARY_TRY_STATUS(device.upload(block.data(), b.contents.data(), std::ssize(b.contents)));
-    on_device.push_back(reinterpret_cast<std::uint64_t>(block.data()));
     owned.push_back(std::move(block));
   }
   for (const auto& [buffer, bits] : run.arguments) {
-    launch.arguments.push_back(buffer < 0 ? bits : addresses[static_cast<std::size_t>(buffer)]);
-    values.push_back(buffer < 0 ? bits : on_device[static_cast<std::size_t>(buffer)]);
+    values.push_back(buffer < 0 ? bits
+                                : reinterpret_cast<std::uint64_t>(
+                                      owned[static_cast<std::size_t>(buffer)].data()));
   }
   std::vector<const void*> pointers;
   for (const std::uint64_t& value : values) pointers.push_back(&value);
-  LAPIDARY_TRY(const sim::Report report, sim::run(ir, launch, memory));
-  for (const sim::Finding& f : report.findings) ADD_FAILURE() << f.where << ": " << f.message;
+  LAPIDARY_TRY(testing_kernels::Simulated done, testing_kernels::simulated(ir, run));
+  for (const Finding& f : done.report.findings) ADD_FAILURE() << f.where << ": " << f.message;
   LAPIDARY_TRY_STATUS(loaded.launch(
       {.grid = run.grid, .threads = ir.threads, .shared_bytes = ir.shared_bytes()}, pointers));
   LAPIDARY_TRY_STATUS(device.synchronize());
-  Outcome outcome;
-  for (std::size_t b = 0; b < run.buffers.size(); ++b) {
-    std::vector<std::byte> got(run.buffers[b].contents.size());
-    LAPIDARY_TRY_STATUS(device.download(got.data(), owned[b].data(), std::ssize(got)));
-    const auto simulated = memory.contents(addresses[b]);
+  Outcome outcome{.device = {}, .simulator = std::move(done.buffers)};
+  for (const driver::Memory& block : owned) {
+    std::vector<std::byte> got(run.buffers[outcome.device.size()].contents.size());
+    LAPIDARY_TRY_STATUS(device.download(got.data(), block.data(), std::ssize(got)));
     outcome.device.push_back(std::move(got));
-    outcome.simulator.emplace_back(simulated.begin(), simulated.end());
   }
   return outcome;
 }

@@ -25,23 +25,13 @@ TEST_P(Kernels, AgreesWithFloat64UnderTwentySchedules) {
     SCOPED_TRACE(run.what);
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
       SCOPED_TRACE(seed);
-      sim::Memory memory;
-      std::vector<std::uint64_t> addresses;
-      for (const Buffer& b : run.buffers) {
-        addresses.push_back(b.expected.empty() || b.updated
-                                ? memory.add(b.name, b.contents)
-                                : memory.add_undefined(b.name, std::ssize(b.contents)));
-      }
-      sim::Launch launch{.grid = run.grid, .arguments = {}};
-      for (const auto& [buffer, bits] : run.arguments)
-        launch.arguments.push_back(buffer < 0 ? bits : addresses[static_cast<std::size_t>(buffer)]);
-      const auto report = sim::run(kernel->ir(), launch, memory, {.seed = seed});
-      ASSERT_TRUE(report) << report.error();
-      EXPECT_TRUE(report->finished);
-      for (const sim::Finding& f : report->findings) ADD_FAILURE() << f.where << ": " << f.message;
+      const auto done = testing_kernels::simulated(kernel->ir(), run, {.seed = seed});
+      ASSERT_TRUE(done) << done.error();
+      EXPECT_TRUE(done->report.finished);
+      for (const Finding& f : done->report.findings) ADD_FAILURE() << f.where << ": " << f.message;
       for (std::size_t b = 0; b < run.buffers.size(); ++b) {
         const Buffer& buffer = run.buffers[b];
-        const std::byte* const got = memory.contents(addresses[b]).data();
+        const std::byte* const got = done->buffers[b].data();
         for (std::size_t i = 0; i < buffer.expected.size(); ++i) {
           const double x =
               testing_kernels::value(buffer.type, got + i * std::size_t(size_bytes(buffer.type)));

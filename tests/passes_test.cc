@@ -14,27 +14,18 @@
 namespace lapidary {
 namespace {
 
-using testing_kernels::Buffer;
 using testing_kernels::Launching;
 
 /// What all buffers hold after a run.
 std::vector<std::vector<std::byte>> outcome(const ir::Kernel& kernel, const Launching& run) {
-  sim::Memory memory;
-  sim::Launch launch{.grid = run.grid, .arguments = {}};
-  std::vector<std::uint64_t> addresses;
-  for (const Buffer& b : run.buffers) addresses.push_back(memory.add(b.name, b.contents));
-  for (const auto& [buffer, bits] : run.arguments)
-    launch.arguments.push_back(buffer < 0 ? bits : addresses[static_cast<std::size_t>(buffer)]);
-  const auto report = sim::run(kernel, launch, memory);
-  EXPECT_TRUE(report) << report.error();
-  EXPECT_TRUE(report->finished);
-  for (const sim::Finding& f : report->findings) ADD_FAILURE() << f.where << ": " << f.message;
-  std::vector<std::vector<std::byte>> all;
-  for (const std::uint64_t address : addresses) {
-    const auto contents = memory.contents(address);
-    all.emplace_back(contents.begin(), contents.end());
+  auto done = testing_kernels::simulated(kernel, run);
+  if (!done) {
+    ADD_FAILURE() << done.error();
+    return {};
   }
-  return all;
+  EXPECT_TRUE(done->report.finished);
+  for (const Finding& f : done->report.findings) ADD_FAILURE() << f.where << ": " << f.message;
+  return std::move(done->buffers);
 }
 
 TEST(Passes, ExamplesKeepTheirBitsAndGetShorter) {

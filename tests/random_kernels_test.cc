@@ -14,7 +14,6 @@
 namespace lapidary {
 namespace {
 
-using testing_kernels::Buffer;
 using testing_kernels::Launching;
 using testing_kernels::random_kernel;
 
@@ -23,26 +22,15 @@ constexpr std::uint64_t kKernels = 300;
 /// What all buffers hold after a run without findings.
 std::vector<std::vector<std::byte>> simulate(const ir::Kernel& kernel, const Launching& run,
                                              const sim::Options& options) {
-  sim::Memory memory;
-  std::vector<std::uint64_t> addresses;
-  for (const Buffer& b : run.buffers) addresses.push_back(memory.add(b.name, b.contents));
-  sim::Launch launch{.grid = run.grid, .arguments = {}};
-  for (const auto& [buffer, bits] : run.arguments)
-    launch.arguments.push_back(buffer < 0 ? bits : addresses[static_cast<std::size_t>(buffer)]);
-  const auto report = sim::run(kernel, launch, memory, options);
-  std::vector<std::vector<std::byte>> after;
-  if (!report) {
-    ADD_FAILURE() << report.error();
-    return after;
+  auto done = testing_kernels::simulated(kernel, run, options);
+  if (!done) {
+    ADD_FAILURE() << done.error();
+    return {};
   }
-  EXPECT_TRUE(report->finished);
-  EXPECT_THAT(report->printed, ::testing::IsEmpty());
-  for (const sim::Finding& f : report->findings) ADD_FAILURE() << f.where << ": " << f.message;
-  for (const std::uint64_t address : addresses) {
-    const auto bytes = memory.contents(address);
-    after.emplace_back(bytes.begin(), bytes.end());
-  }
-  return after;
+  EXPECT_TRUE(done->report.finished);
+  EXPECT_THAT(done->report.printed, ::testing::IsEmpty());
+  for (const Finding& f : done->report.findings) ADD_FAILURE() << f.where << ": " << f.message;
+  return std::move(done->buffers);
 }
 
 TEST(RandomKernels, GiveTheSameBitsUnderEverySchedule) {

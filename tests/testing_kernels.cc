@@ -191,6 +191,27 @@ const std::vector<Example>& examples() {
   return all;
 }
 
+Result<Simulated> simulated(const ir::Kernel& kernel, const Launching& run,
+                            const sim::Options& options) {
+  sim::Memory memory;
+  std::vector<std::uint64_t> addresses;
+  for (const Buffer& b : run.buffers) {
+    addresses.push_back(b.expected.empty() || b.updated
+                            ? memory.add(b.name, b.contents)
+                            : memory.add_undefined(b.name, std::ssize(b.contents)));
+  }
+  sim::Launch launch{.grid = run.grid, .arguments = {}};
+  for (const auto& [buffer, bits] : run.arguments)
+    launch.arguments.push_back(buffer < 0 ? bits : addresses[static_cast<std::size_t>(buffer)]);
+  LAPIDARY_TRY(sim::Report report, sim::run(kernel, launch, memory, options));
+  Simulated done{.report = std::move(report), .buffers = {}};
+  for (const std::uint64_t address : addresses) {
+    const auto contents = memory.contents(address);
+    done.buffers.emplace_back(contents.begin(), contents.end());
+  }
+  return done;
+}
+
 double value(Scalar type, const std::byte* element) {
   switch (type) {
     case Scalar::f32: {

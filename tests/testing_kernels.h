@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lapidary/kernel.h"
+#include "sim/sim.h"
 
 // The example kernels with inputs and what must come out, for the tests that run them in the
 // simulator and on a GPU.
@@ -42,6 +43,15 @@ struct Example {
   bool exact = true;                             ///< uses none of the hardware's approximations
 };
 const std::vector<Example>& examples();
+
+/// A run in the simulator: what it reports, and what each buffer holds afterwards. Buffers that are
+/// only written are undefined before.
+struct Simulated {
+  sim::Report report;
+  std::vector<std::vector<std::byte>> buffers;
+};
+Result<Simulated> simulated(const ir::Kernel& kernel, const Launching& run,
+                            const sim::Options& options = {});
 
 double value(Scalar type, const std::byte* element);
 

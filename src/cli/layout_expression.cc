@@ -223,6 +223,18 @@ std::vector<int> path_of(const IntTuple& tuple) {
 
 constexpr std::size_t kAnyCount = static_cast<std::size_t>(-1);
 
+/// A swizzle or a layout in other units.
+template <class F>
+Result<LayoutValue> rescaled(const LayoutValue& value, F scale) {
+  if (const auto* swizzle = std::get_if<Swizzle>(&value.is)) {
+    LAPIDARY_TRY(const Swizzle scaled, scale(*swizzle));
+    return LayoutValue{scaled};
+  }
+  LAPIDARY_TRY(const Layout layout, convert<Layout>(value));
+  LAPIDARY_TRY(Layout scaled, scale(layout));
+  return LayoutValue{std::move(scaled)};
+}
+
 /// make_layout(shape), make_layout(shape, stride), or layouts as modes of one.
 Result<LayoutValue> any_layout(const Arguments& given, std::optional<Refused>& refused) {
   const auto is_tuple = [](const LayoutValue& value) {
@@ -355,25 +367,13 @@ const std::vector<Function>& functions() {
           +[](L a, T s, T order) { return tile_to_shape(a, s, order); }),
       row(
           "upcast", "L or S, n", "in units of n elements",
-          +[](const LayoutValue& a, N n) -> Result<LayoutValue> {
-            if (const auto* swizzle = std::get_if<Swizzle>(&a.is)) {
-              LAPIDARY_TRY(const Swizzle wide, upcast(*swizzle, n));
-              return LayoutValue{wide};
-            }
-            LAPIDARY_TRY(const Layout layout, convert<Layout>(a));
-            LAPIDARY_TRY(Layout wide, upcast(layout, n));
-            return LayoutValue{std::move(wide)};
+          +[](const LayoutValue& a, N n) {
+            return rescaled(a, [n](const auto& x) { return upcast(x, n); });
           }),
       row(
           "downcast", "L or S, n", "in units of 1/n element",
-          +[](const LayoutValue& a, N n) -> Result<LayoutValue> {
-            if (const auto* swizzle = std::get_if<Swizzle>(&a.is)) {
-              LAPIDARY_TRY(const Swizzle narrow, downcast(*swizzle, n));
-              return LayoutValue{narrow};
-            }
-            LAPIDARY_TRY(const Layout layout, convert<Layout>(a));
-            LAPIDARY_TRY(Layout narrow, downcast(layout, n));
-            return LayoutValue{std::move(narrow)};
+          +[](const LayoutValue& a, N n) {
+            return rescaled(a, [n](const auto& x) { return downcast(x, n); });
           }),
       row("recast", "L, new bits, old bits", "the same bytes as other elements", recast),
       row(

@@ -239,7 +239,7 @@ LAPIDARY_BINARY(!=, ne)
 
 namespace {
 
-/// x OP y as y OP x, at y's place.
+/// x OP y as y OP x, at y's place and in x's kernel.
 Value turned(Opcode code, Value x, const Operand& y) {
   const Operand right(x, BuilderState::where(y));
   BuilderState* const state = BuilderState::of({&right, &y});
@@ -298,11 +298,9 @@ Value select(Operand p, Operand x, Operand y) {
 }
 
 Value cast(Operand x, Scalar type) {
-  if (BuilderState::of({&x}) != nullptr && BuilderState::type(x, type) == type) {
-    const auto* state = BuilderState::of({&x});
-    return BuilderState::make(const_cast<BuilderState*>(state),
-                              const_cast<BuilderState*>(state)->id_of(x, type), type);
-  }
+  BuilderState* const state = BuilderState::of({&x});
+  if (state != nullptr && BuilderState::type(x, type) == type)
+    return BuilderState::make(state, state->id_of(x, type), type);
   return converted(Opcode::cast, x, type);
 }
 Value bitcast(Operand x, Scalar type) { return converted(Opcode::bitcast, x, type); }

@@ -14,14 +14,14 @@ using ir::Opcode;
 /// Marks what is used from the last operation to the first: a value is made before it is used.
 class Dropper {
  public:
-  explicit Dropper(const ir::Kernel& kernel) : from_(kernel), live_(kernel.ops.size(), false) {}
+  explicit Dropper(const ir::Kernel& from)
+      : from_(from),
+        to_(without_operations(from)),
+        live_(from.ops.size(), false),
+        names_(from.ops.size(), kNone) {}
 
   ir::Kernel run() {
     mark(0);
-    to_ = from_;
-    to_.ops.clear();
-    names_.assign(from_.ops.size(), kNone);
-    for (ir::Region& region : to_.regions) region.ops.clear();
     copy(0);
     return std::move(to_);
   }

@@ -67,4 +67,16 @@ bool is_pure(Opcode code) {
   return false;
 }
 
+ir::Kernel without_operations(const ir::Kernel& kernel) {
+  return {.name = kernel.name,
+          .arch = kernel.arch,
+          .threads = kernel.threads,
+          .params = kernel.params,
+          .shared = kernel.shared,
+          .ops = {},
+          .regions = std::vector<ir::Region>(kernel.regions.size()),
+          .locations = kernel.locations,
+          .strings = kernel.strings};
+}
+
 }  // namespace lapidary::passes

@@ -8,4 +8,7 @@ namespace lapidary::passes {
 /// be shared, or left out when nobody uses it.
 bool is_pure(ir::Opcode code);
 
+/// All of a kernel but its operations: its regions are there, empty.
+ir::Kernel without_operations(const ir::Kernel& kernel);
+
 }  // namespace lapidary::passes

@@ -47,11 +47,8 @@ std::int64_t wrapped(Scalar type, std::uint64_t x) {
 /// it in this block or one around it.
 class Simplifier {
  public:
-  explicit Simplifier(const ir::Kernel& from) : from_(from), names_(from.ops.size(), kNone) {
-    to_ = from;
-    to_.ops.clear();
-    for (ir::Region& region : to_.regions) region.ops.clear();
-  }
+  explicit Simplifier(const ir::Kernel& from)
+      : from_(from), to_(without_operations(from)), names_(from.ops.size(), kNone) {}
 
   ir::Kernel run() {
     region(0);

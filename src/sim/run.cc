@@ -850,17 +850,8 @@ class Runner {
       std::uint16_t rows[8][8] = {};
       for (std::size_t r = 0; r < 8; ++r) {
         const std::size_t lane = static_cast<std::size_t>(8 * m) + r;
-        const std::uint64_t address = w.slots[std::size_t(in.args[0])][lane];
-        const Place at = place(w, in, lane, address, 16);
-        if (at.bytes == nullptr) continue;
-        for (std::size_t i = 0; i < 16; ++i) {
-          if ((*at.written)[at.offset + i]) continue;
-          find(in,
-               fmt::format("load_matrix: nothing was written there: {}", described(in, address)),
-               &w, lane);
-          break;
-        }
-        std::memcpy(rows[r], at.bytes, 16);
+        if (const std::byte* const row = access(w, in, lane, 16, true, false))
+          std::memcpy(rows[r], row, 16);
       }
       const auto cell = static_cast<std::size_t>(in.args[1] + first + 2 * m);
       for (std::size_t e = 0; e < 2; ++e) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ir/kernel.h"
+#include "lapidary/simulate.h"
 #include "sim/memory.h"
 #include "support/result.h"
 
@@ -27,19 +28,8 @@ struct Options {
   std::int64_t max_steps = std::int64_t{1} << 32;  ///< operations of warps
 };
 
-/// Something that the kernel does and must not.
-struct Finding {
-  std::string where;       ///< "gemm.cc:42"
-  std::string message;     ///< "load: byte 4096 of x, which has 4096; block (3, 0, 0), thread 17"
-  std::int64_t count = 1;  ///< lanes to which it happened
-};
-
-struct Report {
-  std::vector<Finding> findings;  ///< one for each place and kind, in the order in which they came
-  std::vector<std::string> printed;
-  std::int64_t steps = 0;  ///< operations of warps
-  bool finished = false;   ///< every thread came to its end
-};
+using Finding = lapidary::Finding;
+using Report = SimulateReport;
 
 /// `invalid_argument` for a launch that does not fit the kernel. Deadlocks, bad accesses and failed
 /// checks are findings.
